@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from services.scheduler.framework.reasons import Reason
-from services.scheduler.plugins.device_share.choose_devices import Choice, choose_devices, wanted_devices
+from services.scheduler.plugins.device_share.choose_devices import Choice, choose_devices, desired_devices
 from services.scheduler.plugins.device_share.device_scores import ScoringStrategy, node_score
 from services.scheduler.plugins.device_share.device_usage import (
     NOTHING_LIFTED,
@@ -133,11 +133,11 @@ class DeviceAdmission:
         """The score by the devices below some NUMA nodes."""
         if not self.node.devices.known:
             return 0
-        wanted = wanted_devices(self.node.devices, self.requests)
-        if isinstance(wanted, Rejection):
-            return wanted
+        desired = desired_devices(self.node.devices, self.requests)
+        if isinstance(desired, Rejection):
+            return desired
         return node_score(
-            self.settings.strategy, self.view(numas, lifted), {type_: each.each for type_, each in wanted.items()}
+            self.settings.strategy, self.view(numas, lifted), {type_: each.each for type_, each in desired.items()}
         )
 
     def view(self, numas: frozenset[int] | None = None, lifted: Lifted = NOTHING_LIFTED) -> DeviceView:

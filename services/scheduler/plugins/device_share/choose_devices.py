@@ -31,7 +31,7 @@ from shared.domain.label_selectors import selects
 from shared.kube.device import GPU
 
 
-class Wanted(NamedTuple):
+class DesiredDevices(NamedTuple):
     """The number of devices of a type, and what is requested of each."""
 
     number: int
@@ -55,15 +55,15 @@ class Choice(NamedTuple):
     templates: Sequence[str] | None = None
 
 
-def wanted_devices(
+def desired_devices(
     devices: NodeDevices, requests: DeviceRequests, *, final: bool = False
-) -> dict[str, Wanted] | Rejection:
+) -> dict[str, DesiredDevices] | Rejection:
     """Returns type -> number of devices and what is requested of each, whatever is free.
 
     Args:
         final: the allocation is made; else secondary devices are left out where they are well planned.
     """
-    wanted: dict[str, Wanted] = {}
+    desired: dict[str, DesiredDevices] = {}
     defers = not final and devices.well_planned and requests.gpu is not None and not requests.gpu.shared
     primary = requests.joint[0] if requests.joint else GPU
     for type_, requested in requests.of_type.items():
@@ -74,67 +74,67 @@ def wanted_devices(
             return _lacking(type_, unresolvable=True)
         if type_ == GPU:
             assert requests.gpu is not None, "requests of GPUs have been read"
-            wanted[type_] = Wanted(requests.gpu.number, requests.gpu.each)
+            desired[type_] = DesiredDevices(requests.gpu.number, requests.gpu.each)
             continue
         ((name, size),) = requested.items()
         wish = requests.wish(type_)
         if size > 100 and size % 100 == 0:
-            wanted[type_] = Wanted(size // 100, {name: 100})
+            desired[type_] = DesiredDevices(size // 100, {name: 100})
         elif wish.strategy == APPLY_FOR_ALL:
             count = sum(wish.selector is None or selects(wish.selector, dict(each.labels)) for each in there.values())
             if not count:
                 return _lacking(type_, unresolvable=True)
-            wanted[type_] = Wanted(count, requested)
+            desired[type_] = DesiredDevices(count, requested)
         elif wish.strategy == REQUESTS_AS_COUNT:
-            wanted[type_] = Wanted(size, {name: 100 if wish.exclusive == DEVICE_LEVEL else 1})
+            desired[type_] = DesiredDevices(size, {name: 100 if wish.exclusive == DEVICE_LEVEL else 1})
         else:
-            wanted[type_] = Wanted(1, requested)
-    return wanted
+            desired[type_] = DesiredDevices(1, requested)
+    return desired
 
 
 def choose_devices(view: DeviceView, requests: DeviceRequests, choice: Choice) -> Allocation | Rejection:
     """Chooses the devices of a pod, in the order of choice."""
-    wanted = wanted_devices(view.devices, requests, final=choice.final)
-    if isinstance(wanted, Rejection):
-        return wanted
-    for type_ in wanted:
+    desired = desired_devices(view.devices, requests, final=choice.final)
+    if isinstance(desired, Rejection):
+        return desired
+    for type_ in desired:
         if requests.wish(type_).functions is not None and not any(
             device.groups for device in view.devices.of_type[type_].values()
         ):
             return Rejection((Reason("InsufficientVirtualFunctions", type_),), unresolvable=True)
     chosen: dict[str, list[AllocatedDevice]] = {}
-    if len(wanted) > 1 and len(requests.joint) > 1:
-        rejection = _jointly(view, requests, choice, wanted, chosen)
+    if len(desired) > 1 and len(requests.joint) > 1:
+        rejection = _jointly(view, requests, choice, desired, chosen)
         if rejection is not None:
             return rejection
-    for type_, each in wanted.items():
+    for type_, each in desired.items():
         if type_ not in chosen:
             found = _of_type(view, requests, choice, type_, each, ())
             if isinstance(found, Rejection):
                 return found
             chosen[type_] = found
-    return tuple(device for type_ in wanted for device in chosen.get(type_, ()))
+    return tuple(device for type_ in desired for device in chosen.get(type_, ()))
 
 
 def _jointly(
     view: DeviceView,
     requests: DeviceRequests,
     choice: Choice,
-    wanted: Mapping[str, Wanted],
+    desired: Mapping[str, DesiredDevices],
     chosen: dict[str, list[AllocatedDevice]],
 ) -> Rejection | None:
     primary = requests.joint[0]
-    found = _of_type(view, requests, choice, primary, wanted[primary], ())
+    found = _of_type(view, requests, choice, primary, desired[primary], ())
     if isinstance(found, Rejection):
         return found
     chosen[primary] = found
     offered = view.devices.of_type
     switches = tuple(sorted({offered[primary][device.minor].pcie for device in found}))
-    for type_, each in wanted.items():
+    for type_, each in desired.items():
         if type_ == primary:
             continue
         count = max(each.number, len(switches)) if requests.same_pcie else each.number
-        beside = _of_type(view, requests, choice, type_, Wanted(count, each.each), switches)
+        beside = _of_type(view, requests, choice, type_, DesiredDevices(count, each.each), switches)
         if isinstance(beside, Rejection):
             return beside
         chosen[type_] = beside
@@ -148,7 +148,7 @@ def _of_type(
     requests: DeviceRequests,
     choice: Choice,
     type_: str,
-    wanted: Wanted,
+    desired: DesiredDevices,
     switches: Sequence[str],
 ) -> list[AllocatedDevice] | Rejection:
     template = ""
@@ -158,17 +158,17 @@ def _of_type(
             return Rejection((Reason("NoGpuTemplate"),), unresolvable=True)
         if choice.templates is not None and len(choice.templates) == 1:
             template = choice.templates[0]
-        score = _shared_score(view, choice.strategy, wanted.each)
+        score = _shared_score(view, choice.strategy, desired.each)
         gpus = choose_gpus(view, requests, GpuChoice(score, has_template=bool(template)))
         if isinstance(gpus, Rejection):
             return gpus
         if gpus is not None:
-            return [_allocated(view, GPU, minor, wanted.each, (), template) for minor in gpus]
+            return [_allocated(view, GPU, minor, desired.each, (), template) for minor in gpus]
         switches = ()
-    found = _one_by_one(view, requests, choice, type_, wanted, switches)
+    found = _one_by_one(view, requests, choice, type_, desired, switches)
     if isinstance(found, Rejection):
         return found
-    return [_allocated(view, type_, minor, wanted.each, functions, template) for minor, functions in found]
+    return [_allocated(view, type_, minor, desired.each, functions, template) for minor, functions in found]
 
 
 def _shared_score(view: DeviceView, strategy: ScoringStrategy | None, each: Amounts) -> Callable[[int], int]:
@@ -184,15 +184,15 @@ def _one_by_one(
     requests: DeviceRequests,
     choice: Choice,
     type_: str,
-    wanted: Wanted,
+    desired: DesiredDevices,
     switches: Sequence[str],
 ) -> list[tuple[int, tuple[tuple[str, int], ...]]] | Rejection:
     """Takes devices in the order of preference."""
-    want, most = max(wanted.number, 1), max(wanted.number, 1, len(switches))
+    want, most = max(desired.number, 1), max(desired.number, 1, len(switches))
     selector = requests.wish(type_).functions
     found: list[tuple[int, tuple[tuple[str, int], ...]]] = []
-    for minor in _ordered(view, choice, type_, wanted.each, switches):
-        if not view.total[type_][minor] or not fits(wanted.each, view.free[type_][minor]):
+    for minor in _ordered(view, choice, type_, desired.each, switches):
+        if not view.total[type_][minor] or not fits(desired.each, view.free[type_][minor]):
             continue
         functions: tuple[tuple[str, int], ...] = ()
         if selector is not None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.plugins.device_share.admission_to_one_node import DeviceAdmission
-from services.scheduler.plugins.device_share.choose_devices import Wanted, wanted_devices
+from services.scheduler.plugins.device_share.choose_devices import DesiredDevices, desired_devices
 from services.scheduler.plugins.device_share.device_usage import Allocation
 from services.scheduler.plugins.helper.rejections import Rejection
 from shared.kube.device import GPU
@@ -33,26 +33,28 @@ def device_hints(admission: DeviceAdmission) -> Mapping[str, Sequence[DeviceHint
     numas = devices.numas
     if not numas:
         return {}
-    wanted = wanted_devices(devices, requests)
-    if isinstance(wanted, Rejection):
-        return wanted
-    whole = _within(admission, wanted, frozenset(numas))
+    desired = desired_devices(devices, requests)
+    if isinstance(desired, Rejection):
+        return desired
+    whole = _within(admission, desired, frozenset(numas))
     if isinstance(whole, Rejection):
         return whole
     feasible: list[tuple[tuple[int, ...], int]] = []
     for mask in _masks(numas):
-        found = _within(admission, wanted, frozenset(mask))
+        found = _within(admission, desired, frozenset(mask))
         if not isinstance(found, Rejection):
             feasible.append((mask, FULL_SCORE if _gpus(found) == _gpus(whole) else 0))
     narrowest = min(len(mask) for mask, _ in feasible)
     hints = tuple(DeviceHint(mask, len(mask) == narrowest, score) for mask, score in feasible)
-    return dict.fromkeys(wanted, hints)
+    return dict.fromkeys(desired, hints)
 
 
-def _within(admission: DeviceAdmission, wanted: Mapping[str, Wanted], numas: frozenset[int]) -> Allocation | Rejection:
+def _within(
+    admission: DeviceAdmission, desired: Mapping[str, DesiredDevices], numas: frozenset[int]
+) -> Allocation | Rejection:
     """Chooses devices below some NUMA nodes, where there are enough. Types without a device there are not counted."""
     offered = admission.node.devices.of_type
-    for type_, each in wanted.items():
+    for type_, each in desired.items():
         count = sum(device.numa in numas for device in offered[type_].values())
         if 0 < count < each.number:
             return Rejection((Reason("InsufficientNumaDevices"),), unresolvable=True)
