@@ -1,8 +1,7 @@
 """`koord bench ingest`: cost of a fleet's reports for metrics ingest, from an agent's request to a follower of the log.
 
 A pod sample is one pod in one report. Reports are made and sent by a process of their own, as requests over NATS; each
-is answered after the commit of its events: NodeReported and the NodeMetric's status. Nodes and pods are in the log
-before.
+is answered after the commit of its NodeReported. Nodes and pods are in the log before.
 """
 
 import asyncio
@@ -30,7 +29,6 @@ from shared.bus import Bus
 from shared.errors import KoordError
 from shared.events import Draft, RecordedEvent
 from shared.events.cluster import NodeMetricObserved, NodeObserved, PodObserved
-from shared.events.intents import FieldsDesired
 from shared.events.metrics import NodeReported
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeMetric
@@ -61,8 +59,8 @@ class IngestFigures(msgspec.Struct, frozen=True):
         lag_p50_s, lag_p99_s: at that rate, from sending a report until a follower in another process has its
             NodeReported.
         rss_mib: largest resident memory of ingest.
-        report_bytes, event_bytes, status_bytes: mean size of a report as sent, of a NodeReported, of a NodeMetric's
-            status.
+        report_bytes, event_bytes: mean size of a report as sent, and of a NodeReported.
+        stored_bytes: what a NodeReported takes in Postgres, with its row, its indexes and its digest.
         gib_per_day_10k: size of a day's events of 10,000 such nodes in `metrics-*`.
     """
 
@@ -78,7 +76,7 @@ class IngestFigures(msgspec.Struct, frozen=True):
     rss_mib: int
     report_bytes: int
     event_bytes: int
-    status_bytes: int
+    stored_bytes: int
     gib_per_day_10k: float
     nodes: int
     pods_per_node: int
@@ -148,9 +146,7 @@ async def _driven(servers: Servers, bus: Bus, nodes: int, pods: int, seconds: fl
     fold_times, process = _FoldTimes(), servers.ingest
     rounds = min(-(-MEASURED // nodes), MOST_ROUNDS)
     reader = LogReader(Database(servers.postgres.url))
-    follower = Follower(
-        "bench", reader, bus, {"metrics-0": (NodeReported, FieldsDesired)}, lambda: fold_times, own=None
-    )
+    follower = Follower("bench", reader, bus, {"metrics-0": (NodeReported,)}, lambda: fold_times, own=None)
     await follower.start()
     pipe, theirs = multiprocessing.get_context("spawn").Pipe()
     sender = multiprocessing.get_context("spawn").Process(
@@ -174,9 +170,10 @@ async def _driven(servers: Servers, bus: Bus, nodes: int, pods: int, seconds: fl
     cores = [round((now - then) / seconds, 3) for now, then in zip(servers.cpu_s(), before, strict=True)]
     pipe.send(None)
     await follower.stop()
+    stored_bytes = await _stored_bytes(reader.database)
     await reader.database.close()
     lags = sorted(fold_times.lags_of[which] - at for which, at in sent.items())
-    event_bytes, status_bytes = fold_times.mean(NodeReported), fold_times.mean(FieldsDesired)
+    event_bytes = fold_times.mean_bytes()
     return IngestFigures(
         pod_samples_per_s=round(nodes * pods * rounds / flood_s),
         pod_samples_per_core_s=round(nodes * pods * rounds / cpu_s),
@@ -190,8 +187,8 @@ async def _driven(servers: Servers, bus: Bus, nodes: int, pods: int, seconds: fl
         rss_mib=_peak_bytes(process) // MIB,
         report_bytes=report_bytes,
         event_bytes=event_bytes,
-        status_bytes=status_bytes,
-        gib_per_day_10k=round(10_000 * 1_440 * (event_bytes + status_bytes) / 2**30, 1),
+        stored_bytes=stored_bytes,
+        gib_per_day_10k=round(10_000 * 1_440 * event_bytes / 2**30, 1),
         nodes=nodes,
         pods_per_node=pods,
         seconds=seconds,
@@ -207,31 +204,38 @@ class _FoldTimes:
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}
         self.lags_of: dict[tuple[str, int], float] = {}  # (node, at_ns) -> when it was folded
-        self._sizes: dict[type, list[int]] = {NodeReported: [], FieldsDesired: []}
+        self._sizes: list[int] = []
 
     def apply(self, record: RecordedEvent) -> None:
         event = record.event
         if isinstance(event, NodeReported):
             self.lags_of[event.node, event.at_ns] = time.monotonic()
-        sizes = self._sizes.get(type(event))
-        if sizes is not None and record.seq % 7 == 0:
-            sizes.append(len(msgspec.json.encode(event)))
+            if record.seq % 7 == 0:
+                self._sizes.append(len(msgspec.json.encode(event)))
         self.positions[record.context] = record.seq
 
     def begin(self) -> None:
         """Drops earlier records."""
         self.lags_of = {}
-        self._sizes = {NodeReported: [], FieldsDesired: []}
+        self._sizes = []
 
-    def mean(self, kind: type) -> int:
-        sizes = self._sizes[kind]
-        return sum(sizes) // max(1, len(sizes))
+    def mean_bytes(self) -> int:
+        """Returns the mean size of an event."""
+        return sum(self._sizes) // max(1, len(self._sizes))
 
     def encode(self) -> bytes:
         return b""
 
     def restore(self, data: bytes) -> None:  # noqa: ARG002
         raise KoordError("a bench begins anew")
+
+
+async def _stored_bytes(database: Database) -> int:
+    """Returns the mean size of an event of `metrics-0` in its tables and their indexes."""
+    sql = "select sum(pg_total_relation_size(relid)) from pg_partition_tree('events_metrics_0') where isleaf"
+    async with database.reading() as connection:
+        count = await connection.fetchval("select count(*) from events where context = 'metrics-0'")
+        return int(await connection.fetchval(sql)) // int(count)
 
 
 async def _observe(database: Database, bus: Bus, nodes: int, pods: int) -> None:

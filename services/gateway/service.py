@@ -38,6 +38,7 @@ from shared.events.cluster import (
     WatchResumed,
 )
 from shared.events.log import WriterStarted
+from shared.events.metrics import NodeReported
 from shared.kube.eviction_control import SUBJECT as SUBJECT_OF_EVICTIONS
 from shared.kube.rbac_permissions import SUBJECT
 from shared.runtime import failpoints
@@ -285,7 +286,7 @@ SERVICE = Service(
         "scheduling": INTENTS,
         "quota": INTENTS,
         "slo": INTENTS,
-        "metrics-*": INTENTS,
+        "metrics-*": (*INTENTS, NodeReported),
         "nodes-*": INTENTS,
         "audit": INTENTS,
     },

@@ -15,6 +15,7 @@ from services.gateway.kube_api.decoding import KeptObject
 from services.gateway.kube_api.resources import NODE_METRICS, NODES, PODS
 from services.gateway.snapshot_schema import StoredState, decode, encode, restore_pods, store_pods
 from services.gateway.webhooks.admission_state import AdmissionState
+from shared.domain.node_metric_status import desired_status
 from shared.events import Cause, RecordedEvent
 from shared.events.base import without_basis
 from shared.events.cluster import (
@@ -32,6 +33,7 @@ from shared.events.cluster import (
 )
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.log import WriterStarted
+from shared.events.metrics import NodeReported
 from shared.events.scheduling import PodPlaced, PodUnschedulable
 from shared.kube.elastic_quota import QUOTA_NAME
 from shared.kube.pod import Pod
@@ -53,7 +55,7 @@ class GatewayState:
         late_admitted: uids of pods that were created past the webhooks and have been handled (`AdmissionMissed`).
     """
 
-    SCHEMA: ClassVar[int] = 19
+    SCHEMA: ClassVar[int] = 20
     """Raised also when a manifest declares other intents: a fold of the same events then differs."""
 
     def __init__(self, refusal: Refusal = declared_refusal) -> None:
@@ -90,9 +92,15 @@ class GatewayState:
                 self._deleted(NODE_METRICS.name, name)
             case ObjectDeleted(resource=resource, name=name, uid=uid):
                 self._deleted(resource, name, uid)
-            case PodPlaced() | EvictionRequested() | PodUnschedulable() | FieldsDesired() | ObjectDesired():
-                # A copy has its append's positions, the event itself only where it is the first of its append.
-                self._intent(Cause(record.context, record.seq), without_basis(event), record.at_ns)
+            case (
+                PodPlaced()
+                | EvictionRequested()
+                | PodUnschedulable()
+                | FieldsDesired()
+                | ObjectDesired()
+                | NodeReported()
+            ):
+                self._intent(Cause(record.context, record.seq), event, record.at_ns)
             case _ if record.cause and isinstance(event, OUTCOMES):
                 self.evictions.end(record.cause)
                 self.intents.add_outcome(record.cause, result_of(record), self.positions.get(record.cause.context, 0))
@@ -110,7 +118,11 @@ class GatewayState:
         """Forgets outcomes of intents that have left their log: see `shared.fold.BeginsLate`."""
         self.intents.forget_early_outcomes(context, seq)
 
-    def _intent(self, cause: Cause, intent: Intent, at_ns: int) -> None:
+    def _intent(self, cause: Cause, event: Intent | NodeReported, at_ns: int) -> None:
+        if isinstance(event, NodeReported) and not event.status_desired:
+            return
+        # A copy has its append's positions, the event itself only where it is the first of its append.
+        intent = desired_status(event) if isinstance(event, NodeReported) else without_basis(event)
         if reason := self._refusal(cause.context, intent):
             self.intents.add_refused(cause, refused_outcome(intent, reason))
         elif isinstance(intent, OneShot):

@@ -19,6 +19,7 @@ from services.simulator.state import SimulatorState
 from shared.events import Draft
 from shared.events.cluster import OBSERVATIONS, OUTCOMES, ClusterIdentified
 from shared.events.log import WriterStarted
+from shared.events.metrics import NodeReported
 from shared.kube.cluster_identity import SIMULATED, first_fact
 from shared.runtime.intent_rights import INTENTS
 from shared.runtime.service import Runtime, Service
@@ -144,7 +145,7 @@ def simulator() -> Service:
             "scheduling": INTENTS,
             "quota": INTENTS,
             "slo": INTENTS,
-            "metrics-*": INTENTS,
+            "metrics-*": (*INTENTS, NodeReported),
             "nodes-*": INTENTS,
             "audit": INTENTS,
         },

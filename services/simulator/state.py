@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 import msgspec
 
 from services.simulator.api.resource_kinds import NODE_METRICS, NODES, PODS
+from shared.domain.node_metric_status import desired_status
 from shared.events import Cause, Event, RecordedEvent
 from shared.events.cluster import (
     OUTCOMES,
@@ -26,6 +27,7 @@ from shared.events.cluster import (
     PodObserved,
 )
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
+from shared.events.metrics import NodeReported
 from shared.events.scheduling import PodPlaced, PodUnschedulable
 from shared.kube.instants import instant_ns
 from shared.kube.node import Node, NodeMetric
@@ -84,7 +86,7 @@ class SimulatorState:
         desired_states: (resource, name) -> (context, field group) -> the newest desired state.
     """
 
-    SCHEMA: ClassVar[int] = 4
+    SCHEMA: ClassVar[int] = 5
 
     def __init__(self, refusal: Refusal = declared_refusal) -> None:
         """Starts empty; `refusal` is the check of each intent."""
@@ -114,6 +116,8 @@ class SimulatorState:
                 self._apply_observation(event)
         elif isinstance(event, PodPlaced | PodUnschedulable | EvictionRequested | FieldsDesired | ObjectDesired):
             self._apply_intent(record.context, record.seq, event)
+        elif isinstance(event, NodeReported) and event.status_desired:
+            self._apply_intent(record.context, record.seq, desired_status(event))
         self.positions[record.context] = record.seq
 
     def pods(self) -> Mapping[str, Pod]:

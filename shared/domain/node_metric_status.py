@@ -1,13 +1,19 @@
 """Conversion of a recorded report to the status of a NodeMetric, for the gateway's writes and for readers of
 NodeMetrics.
 
+The desired status is not recorded: it is three times as large as the report that it follows from. Gateway and simulator
+derive it when they fold the report, so a change of this conversion is a new SCHEMA of their States.
+
 Source: spec/slo-controller.md 1.2, 1.3; spec/api.md 1.2; upstream apis/slo/v1alpha1/nodemetric_types.go.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
+from shared.events.intents import FieldsDesired
 from shared.events.metrics import (
     AGGREGATIONS,
     ApplicationReported,
@@ -29,6 +35,10 @@ from shared.kube.node import (
     ResourceMap,
 )
 from shared.kube.quantity import bytes_text, milli_text
+from shared.kube.resource_names import NODE_METRICS
+
+STATUS = "status"
+"""The field group of a NodeMetric that report ingest owns, and the subresource that it is."""
 
 NOTHING = ResourceMap()
 
@@ -50,6 +60,12 @@ def status_of(report: NodeReported) -> NodeMetricStatus:
         prod_reclaimable_metric=_predicted(report.reclaimable),
         prod_peak_metric=_predicted(report.peak),
     )
+
+
+def desired_status(report: NodeReported) -> FieldsDesired:
+    """Returns the desired state that a report is for its node's NodeMetric, as plain JSON values."""
+    patch = msgspec.json.decode(msgspec.json.encode({"status": _patch(report)}))
+    return FieldsDesired(resource=NODE_METRICS, name=report.node, fields=STATUS, patch=patch, subresource=STATUS)
 
 
 def resource_map(cpu_milli: int | None, memory: int | None) -> ResourceMap:
@@ -117,3 +133,40 @@ def _aggregated(duration_s: int, usages: Sequence[Usage]) -> AggregatedUsage:
     return AggregatedUsage(
         usage=dict(zip(AGGREGATIONS, found, strict=True)), duration=duration_text(duration_s * SECOND)
     )
+
+
+def _patch(report: NodeReported) -> dict[str, Any]:
+    """Returns the status as a merge patch, of which the values are typed.
+
+    Lists replace lists, and null removes an amount that an earlier status may hold.
+    """
+    status = status_of(report)
+    node = status.node_metric
+    assert node is not None
+    patch: dict[str, Any] = {
+        "updateTime": status.update_time,
+        "nodeMetric": {
+            "nodeUsage": _with_nulls(node.node_usage)
+            | {"devices": (node.node_usage and node.node_usage.devices) or None},
+            "systemUsage": _with_nulls(node.system_usage),
+            "aggregatedNodeUsages": node.aggregated_node_usages,
+            "aggregatedSystemUsages": node.aggregated_system_usages,
+            "numaUsages": node.numa_usages or None,
+        },
+        "podsMetric": status.pods_metric,
+    }
+    if report.applications is not None:
+        patch["hostApplicationMetric"] = status.host_application_metric
+    if report.reclaimable is not None:
+        patch["prodReclaimableMetric"] = _reclaimable_patch(status.prod_reclaimable_metric)
+        patch["prodPeakMetric"] = _reclaimable_patch(status.prod_peak_metric)
+    return patch
+
+
+def _reclaimable_patch(reclaimable: Reclaimable | None) -> dict[str, Any] | None:
+    return None if reclaimable is None else {"resource": _with_nulls(reclaimable.resource)}
+
+
+def _with_nulls(usage: ResourceMap | None) -> dict[str, Any]:
+    resources = usage.resources or {} if usage else {}
+    return {"resources": {"cpu": resources.get("cpu"), "memory": resources.get("memory")}}

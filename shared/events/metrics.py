@@ -105,6 +105,9 @@ class NodeReported(Event, frozen=True, tag="koord.metrics.NodeReported.v1"):
             predict, empty where it cannot be predicted.
         peak: predicted peak usage of prod pods, margin and system included; None where it cannot be predicted.
         zones: by number. gpus: of the node, then of its pods.
+        status_desired: the report is also an intent: the node's NodeMetric must have it as its status
+            (`shared.domain.node_metric_status.desired_status`), and the gateway answers as it answers FieldsDesired. In
+            logs of earlier builds a FieldsDesired with the whole status follows the report instead.
     """
 
     KEY: ClassVar[str] = "node"
@@ -124,6 +127,7 @@ class NodeReported(Event, frozen=True, tag="koord.metrics.NodeReported.v1"):
     peak: Usage | None = None
     zones: tuple[ZoneReported, ...] = ()
     gpus: tuple[GpuReported, ...] = ()
+    status_desired: bool = False
 
 
 class NodeReportsExpired(Event, frozen=True, tag="koord.metrics.NodeReportsExpired.v1"):

@@ -4,6 +4,7 @@ from itertools import takewhile
 from random import Random
 from typing import Any
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,12 +16,13 @@ from services.gateway.known_objects import ObservedPod
 from services.gateway.service import SERVICE as GATEWAY
 from services.metrics_ingest.agent_actions.action_ingest_state import ActionIngestState
 from services.metrics_ingest.agent_actions.service import SERVICE as ACTIONS
-from services.metrics_ingest.agent_reports.decide_reports import node_metric_writes
+from services.metrics_ingest.agent_reports.decide_reports import report_drafts
 from services.metrics_ingest.agent_reports.metrics_ingest_state import ReportIngestState
 from services.metrics_ingest.agent_reports.service import SERVICE as REPORTS
 from services.metrics_ingest.agent_reports.settings import IngestSettings
 from services.slo_controller.service import SERVICE as SLO
 from services.slo_controller.state.slo_state import SloState
+from shared.domain.node_metric_status import desired_status
 from shared.events import Cause, Event, RecordedEvent
 from shared.events.audit import CheckpointSigned
 from shared.events.cluster import (
@@ -81,7 +83,10 @@ class Histories:
             (self.pod, self.node, self.report, self.metric, self.action, self.decide, self.sign, self.end, self.end)
         )()
         for record in self.cluster.records[before:]:
-            if isinstance(record.event, EvictionRequested | FieldsDesired | ObjectDesired):
+            event = record.event
+            if isinstance(event, NodeReported) and event.status_desired:
+                self.open.append(msgspec.structs.replace(record, event=desired_status(event)))
+            elif isinstance(event, EvictionRequested | FieldsDesired | ObjectDesired):
                 self.open.append(record)
 
     def pod(self) -> None:
@@ -124,12 +129,14 @@ class Histories:
             self.append("metrics-0", NodeReportsExpired(node=name, at_ns=at_ns))
             return
         self.reported[name] = self.at_s
-        self.cluster.report(self.at_s, {"a": (1_000, 10**9)}, node=name)
-        patch: dict[str, Any] = {"status": {"updateTime": instant_text(BEGAN + int(self.at_s) * SECOND)}}
-        self.append(
-            "metrics-0",
-            FieldsDesired(resource="nodemetrics.slo.koordinator.sh", name=name, fields="status", patch=patch),
-        )
+        chance = self.random.random()
+        self.cluster.report(self.at_s, {"a": (1_000, 10**9)}, node=name, status_desired=chance < 0.6)
+        if chance >= 0.8:  # as earlier builds recorded a desired status
+            patch: dict[str, Any] = {"status": {"updateTime": instant_text(BEGAN + int(self.at_s) * SECOND)}}
+            self.append(
+                "metrics-0",
+                FieldsDesired(resource="nodemetrics.slo.koordinator.sh", name=name, fields="status", patch=patch),
+            )
 
     def action(self) -> None:
         name = self.random.choice(NODES)
@@ -235,7 +242,7 @@ def next_writes(state: ReportIngestState) -> list[Event]:
     """
     at_ns, settings_ = LATER_NS, IngestSettings()
     reports = [NodeReported(node=name, at_ns=at_ns, interval_s=60, aggregate_s=300) for name in sorted(state.nodes)]
-    return [draft.event for report in reports for draft in node_metric_writes(state, report, settings_, at_ns)]
+    return [draft.event for report in reports for draft in report_drafts(state, report, settings_, at_ns)]
 
 
 def grown(random: Random) -> GrowingLog:

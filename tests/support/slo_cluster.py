@@ -84,7 +84,7 @@ class Cluster:
 
     def report(
         self, at_s: float, pods: dict[str, tuple[int, int]], *, node: str = "n", system: tuple[int, int] = (0, 0),
-        class_: str = "koord-prod",
+        class_: str = "koord-prod", status_desired: bool = False,
     ) -> None:  # fmt: skip
         """Reports the usage of pods: name -> (milli-cores, bytes)."""
         used = Usage(
@@ -93,7 +93,7 @@ class Cluster:
         listed = tuple(PodReported(f"d/{name}", *size) for name, size in sorted(pods.items()))
         report = NodeReported(
             node=node, at_ns=BEGAN + int(at_s * SECOND), interval_s=60, aggregate_s=300, usage=used,
-            system=Usage(*system), pods=(ClassReported(class_, "LS", listed),),
+            system=Usage(*system), pods=(ClassReported(class_, "LS", listed),), status_desired=status_desired,
         )  # fmt: skip
         self.append("metrics-0", report, at_s)
 

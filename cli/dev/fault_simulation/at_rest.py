@@ -14,9 +14,11 @@ from services.gateway.effects.desired_state_comparison import desired_patch, fie
 from services.gateway.effects.intent_types import FieldGroup, field_group
 from services.quota_ledger.accounting.verify_invariants_by_replay import holds
 from services.quota_ledger.state.ledger_state import LedgerState
+from shared.domain.node_metric_status import desired_status
 from shared.events import Cause, RecordedEvent
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.log import CarriedForward
+from shared.events.metrics import NodeReported
 from shared.fold import BeginsLate, State
 from shared.kube import resource_names
 from shared.kube.quantity import NANO, nanos
@@ -141,11 +143,14 @@ def _gateway(world: "World") -> Iterator[str]:
 def _unwritten(world: "World") -> Iterator[str]:
     """Objects have the newest desired state of each field group that the kept logs name."""
     newest: dict[FieldGroup, tuple[str, FieldsDesired | ObjectDesired]] = {}
-    codec = Codec((FieldsDesired, ObjectDesired))
+    codec = Codec((FieldsDesired, ObjectDesired, NodeReported))
     for context in world.postgres.contexts.values():
         for record in _records(context, codec, context.head.seq):
-            assert isinstance(record.event, FieldsDesired | ObjectDesired)
-            newest[field_group(context.name, record.event)] = f"{context.name}/{record.seq}", record.event
+            desired = record.event
+            if isinstance(desired, NodeReported) and desired.status_desired:
+                desired = desired_status(desired)
+            if isinstance(desired, FieldsDesired | ObjectDesired):
+                newest[field_group(context.name, desired)] = f"{context.name}/{record.seq}", desired
     for group, (cause, desired) in newest.items():
         body, patch = world.api.objects.get(group.resource, {}).get(group.key), desired_patch(desired)
         if isinstance(desired, FieldsDesired) and (body is None or desired.uid not in ("", body["metadata"]["uid"])):

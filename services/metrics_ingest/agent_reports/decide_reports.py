@@ -4,21 +4,18 @@ Pure: State, window usages and `now` in, events out.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import msgspec
 
 from services.metrics_ingest.agent_reports.aggregation_policy import Policy
-from services.metrics_ingest.agent_reports.metrics_ingest_state import STATUS, ReportIngestState
+from services.metrics_ingest.agent_reports.metrics_ingest_state import ReportIngestState
 from services.metrics_ingest.agent_reports.settings import IngestSettings
 from services.metrics_ingest.agent_reports.usage_windows import AggregatedUsage
 from shared.agents.report import BadReport, Report
-from shared.domain.node_metric_status import status_of
 from shared.events import Draft
-from shared.events.intents import FieldsDesired, ObjectDesired
+from shared.events.intents import ObjectDesired
 from shared.events.metrics import ClassReported, GpuReported, NodeReported, NodeReportsExpired, PodReported, Usage
 from shared.kube.instants import SECOND, instant_text
-from shared.kube.node import Reclaimable, ResourceMap
 from shared.kube.resource_names import NODE_METRICS
 
 
@@ -109,31 +106,31 @@ def _pod_at_report_time(state: ReportIngestState, aggregated: AggregatedUsage, u
     return pod_on_node.pod if pod_on_node is not None and there else None
 
 
-def node_metric_writes(
-    state: ReportIngestState, report: NodeReported, settings: IngestSettings, now_ns: int
-) -> list[Draft]:
-    """Returns the writes that make the node's NodeMetric exist and set its status.
+def report_drafts(state: ReportIngestState, report: NodeReported, settings: IngestSettings, now_ns: int) -> list[Draft]:
+    """Returns the report, behind the creation of its node's NodeMetric where that is missing.
 
-    Nothing for a while after a rejected write.
+    Where the NodeMetric's status is due, the report itself is that desired status. It is not for a while after a
+    rejected write.
 
     The object is created without a spec: defaults hold until a user sets one, and ingest never overwrites it.
     """
+    if not _is_status_due(state, report, settings, now_ns):
+        return [Draft(report)]
+    drafts = [Draft(msgspec.structs.replace(report, status_desired=True))]
+    if report.node not in state.specs:
+        drafts.insert(0, Draft(ObjectDesired(resource=NODE_METRICS, name=report.node, body={})))
+    return drafts
+
+
+def _is_status_due(state: ReportIngestState, report: NodeReported, settings: IngestSettings, now_ns: int) -> bool:
     node = report.node
     if not settings.node_metrics or now_ns < state.refused.get(node, -(2**63)) + settings.refused_pause_s * SECOND:
-        return []
-    drafts = []
+        return False
     if node not in state.specs:
-        drafts.append(Draft(ObjectDesired(resource=NODE_METRICS, name=node, body={})))
-    else:
-        # A rejected write is tried again after its pause, whatever the interval between writes.
-        desired_ns = 0 if node in state.refused else state.status_desired_ns.get(node, 0)
-        if report.at_ns < max(state.status_observed_ns[node], desired_ns) + settings.node_metric_interval_s * SECOND:
-            return []
-    patch = {"status": _patch(report)}
-    drafts.append(
-        Draft(FieldsDesired(resource=NODE_METRICS, name=node, fields=STATUS, patch=patch, subresource="status"))
-    )
-    return drafts
+        return True
+    # A rejected write is tried again after its pause, whatever the interval between writes.
+    desired_ns = 0 if node in state.refused else state.status_desired_ns.get(node, 0)
+    return report.at_ns >= max(state.status_observed_ns[node], desired_ns) + settings.node_metric_interval_s * SECOND
 
 
 def expired_reports(state: ReportIngestState, silent: Iterable[str]) -> list[Draft]:
@@ -147,44 +144,6 @@ def expired_reports(state: ReportIngestState, silent: Iterable[str]) -> list[Dra
         if node in state.specs:
             drafts.append(Draft(ObjectDesired(resource=NODE_METRICS, name=node, body=None)))
     return drafts
-
-
-def _patch(report: NodeReported) -> dict[str, Any]:
-    """Returns the status as a merge patch.
-
-    Lists replace lists, and null removes an amount that an earlier status may hold. Typed values stay typed. The patch
-    is encoded once, as JSON; a large cluster makes thousands of these a minute.
-    """
-    status = status_of(report)
-    node = status.node_metric
-    assert node is not None
-    patch: dict[str, Any] = {
-        "updateTime": status.update_time,
-        "nodeMetric": {
-            "nodeUsage": _with_nulls(node.node_usage)
-            | {"devices": (node.node_usage and node.node_usage.devices) or None},
-            "systemUsage": _with_nulls(node.system_usage),
-            "aggregatedNodeUsages": node.aggregated_node_usages,
-            "aggregatedSystemUsages": node.aggregated_system_usages,
-            "numaUsages": node.numa_usages or None,
-        },
-        "podsMetric": status.pods_metric,
-    }
-    if report.applications is not None:
-        patch["hostApplicationMetric"] = status.host_application_metric
-    if report.reclaimable is not None:
-        patch["prodReclaimableMetric"] = _predicted(status.prod_reclaimable_metric)
-        patch["prodPeakMetric"] = _predicted(status.prod_peak_metric)
-    return patch
-
-
-def _predicted(reclaimable: Reclaimable | None) -> dict[str, Any] | None:
-    return None if reclaimable is None else {"resource": _with_nulls(reclaimable.resource)}
-
-
-def _with_nulls(usage: ResourceMap | None) -> dict[str, Any]:
-    resources = usage.resources or {} if usage else {}
-    return {"resources": {"cpu": resources.get("cpu"), "memory": resources.get("memory")}}
 
 
 def _sum(total: Usage | None, usage: Usage) -> Usage:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
+from shared.domain.node_metric_status import STATUS
 from shared.domain.priority import priority
 from shared.domain.qos import qos
 from shared.events import Event, RecordedEvent
@@ -41,9 +42,6 @@ FOLDED: dict[str, tuple[type[Event], ...]] = {
     "metrics-*": (NodeReported, NodeReportsExpired, FieldsDesired),
 }  # fmt: skip
 """Context -> event types that are folded; all others are skipped."""
-
-STATUS = "status"
-"""The field group of a NodeMetric that ingest owns."""
 
 DEFAULT_MEMORY_POLICY = "usageWithoutPageCache"
 
@@ -93,8 +91,9 @@ class ReportIngestState:
         specs: node -> spec of its NodeMetric; present exactly while the object is.
         status_observed_ns: node -> `status.updateTime` of its NodeMetric, nanoseconds since the epoch; 0 while it has
             none.
-        status_desired_ns: node -> `updateTime` of the newest status that was desired. The gateway does not record its
-            own write of that status, so this is newer than `status_observed_ns`.
+        status_desired_ns: node -> time of the newest status that was desired: `at_ns` of the report, or in logs of
+            earlier builds the `updateTime` in whole seconds. The gateway does not record its own write of that status,
+            so this is newer than `status_observed_ns`.
         slos: node -> the NodeSLO that its agent receives.
         refused: node -> append time of the last rejected write of its NodeMetric; absent after a write or an observed
             change.
@@ -127,8 +126,8 @@ class ReportIngestState:
                 self._pod_observed(record, key, uid, pod)
             case PodDeleted(pod_uid=uid):
                 self._pod_removed(record, self.static.pop(uid, uid))
-            case NodeReported(node=node, at_ns=at_ns):
-                self.last_recorded_ns[node] = max(at_ns, self.last_recorded_ns.get(node, 0))
+            case NodeReported() as event:
+                self._reported(event)
             case NodeReportsExpired(node=node, at_ns=at_ns):
                 self._reports_expired(node, at_ns)
             case FieldsDesired() as event:
@@ -194,6 +193,11 @@ class ReportIngestState:
             return
         whole = (before or NodeSloRecord(0, 0, None))._replace(**changed)
         self.slos[node] = whole._replace(epoch=self.cluster_epoch, seq=record.seq)
+
+    def _reported(self, event: NodeReported) -> None:
+        self.last_recorded_ns[event.node] = max(event.at_ns, self.last_recorded_ns.get(event.node, 0))
+        if event.status_desired:
+            self.status_desired_ns[event.node] = event.at_ns
 
     def _reports_expired(self, node: str, at_ns: int) -> None:
         if self.last_recorded_ns.get(node, 0) <= at_ns:

@@ -6,7 +6,8 @@ Agents report all the time, so of a partition that is hours old mostly nothing h
 
 from collections.abc import Hashable
 
-from services.metrics_ingest.agent_reports.metrics_ingest_state import STATUS, ReportIngestState, status_time_ns
+from services.metrics_ingest.agent_reports.metrics_ingest_state import ReportIngestState, status_time_ns
+from shared.domain.node_metric_status import STATUS
 from shared.events import RecordedEvent
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.log import WriterStarted
@@ -16,8 +17,13 @@ from shared.log.retention_carry_forward import CarryForward, Holds, Kept
 
 
 def subject(record: RecordedEvent) -> Hashable:
-    """Returns the node of a report, or the field group of a desired state."""
+    """Returns the node of a report, or the field group of a desired state.
+
+    A report that is a desired status is not replaced by a newer one that is none.
+    """
     match record.event:
+        case NodeReported(node=node, status_desired=True):
+            return NODE_METRICS, node, STATUS
         case NodeReported(node=node) | NodeReportsExpired(node=node):
             return NodeReported, node
         case FieldsDesired(resource=resource, name=name, fields=fields):
@@ -32,8 +38,9 @@ def holds(state: ReportIngestState, _: Kept) -> Holds:
 
     def still_holds(record: RecordedEvent) -> bool:
         match record.event:
-            case NodeReported(node=node, at_ns=at_ns):
-                return state.last_recorded_ns.get(node) == at_ns
+            case NodeReported(node=node, at_ns=at_ns, status_desired=status_desired):
+                is_status = status_desired and state.status_desired_ns.get(node) == at_ns
+                return is_status or state.last_recorded_ns.get(node) == at_ns
             case FieldsDesired(resource=resource, name=name, fields=fields) as event if (resource, fields) == (
                 NODE_METRICS,
                 STATUS,

@@ -17,8 +17,8 @@ from services.metrics_ingest.agent_reports.decide_reports import (
     check_time,
     expired_reports,
     is_due,
-    node_metric_writes,
     node_reported,
+    report_drafts,
 )
 from services.metrics_ingest.agent_reports.metrics_ingest_state import FOLDED, ReportIngestState
 from services.metrics_ingest.agent_reports.publish_node_slo_to_agents import NodeSloPublisher
@@ -32,8 +32,7 @@ from services.metrics_ingest.rejection_log import RejectionLog
 from shared.agents import subjects
 from shared.agents.report import BadReport, decode
 from shared.errors import KoordError
-from shared.events import Draft
-from shared.events.intents import FieldsDesired, ObjectDesired
+from shared.events.intents import ObjectDesired
 from shared.events.log import WriterStarted
 from shared.events.metrics import NodeReported, NodeReportsExpired
 from shared.kube.instants import SECOND
@@ -121,7 +120,7 @@ class Ingest:
         event = node_reported(self._state, windows.measure(policy), policy)
         if event.unmatched is not None:
             self._unmatched.inc()
-        batch.drafts[node] = [Draft(event), *node_metric_writes(self._state, event, self._settings, now_ns)]
+        batch.drafts[node] = report_drafts(self._state, event, self._settings, now_ns)
 
     def _policy(self, node: str) -> Policy:
         return policy_of(self._state.specs.get(node), self._settings.min_interval_s)
@@ -181,7 +180,7 @@ async def lead(runtime: Runtime) -> None:
 SERVICE = Service(
     manifest=MANIFEST,
     follows=FOLDED,
-    emits=(WriterStarted, NodeReported, NodeReportsExpired, FieldsDesired, ObjectDesired),
+    emits=(WriterStarted, NodeReported, NodeReportsExpired, ObjectDesired),
     settings=IngestSettings,
     new_state=ReportIngestState,
     lead=lead,

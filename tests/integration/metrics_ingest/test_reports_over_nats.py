@@ -11,6 +11,7 @@ from cli.supervisor.supervisor import Spec
 from shared.agents import node_slo, subjects
 from shared.agents.report import ApplicationSum, Forecast, PodSum, encode
 from shared.bus.jetstream import StreamRefused, Streams
+from shared.domain.node_metric_status import desired_status
 from shared.events.cluster import (
     NodeDeleted,
     NodeMetricObserved,
@@ -52,9 +53,12 @@ async def test_an_answered_report_is_in_the_log_with_its_pods_and_the_objects_st
         assert found.system == Usage(1000, 1 << 29)
         assert found.pods == (ClassReported("koord-prod", "LS", (PodReported("d/p", 250, 1 << 20),)),)
         assert found.unmatched == Usage(1000, 0)
-        created, written = await on.events("metrics-0", ObjectDesired, FieldsDesired)
+        # The status is not recorded beside the report that it follows from.
+        created, recorded = await on.events("metrics-0", ObjectDesired, FieldsDesired, NodeReported)
         assert isinstance(created, ObjectDesired)
-        assert isinstance(written, FieldsDesired)
+        assert isinstance(recorded, NodeReported)
+        assert recorded.status_desired
+        written = desired_status(recorded)
         assert (created.name, written.name, written.subresource) == ("n1", "n1", "status")
         status = written.patch["status"]
         assert status["nodeMetric"]["nodeUsage"]["resources"] == {"cpu": "2", "memory": "1Gi"}

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from hashlib import sha256
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given as holds_for
 from hypothesis import strategies as st
@@ -23,6 +24,7 @@ from services.gateway.effects.outcomes_without_api_request import refused_outcom
 from services.gateway.known_objects import KnownObject, identity_of
 from services.gateway.metrics import GatewayMetrics
 from services.gateway.state import GatewayState
+from shared.domain.node_metric_status import desired_status
 from shared.events import Cause, Draft, RecordedEvent
 from shared.events.cluster import (
     EvictionPaused,
@@ -37,6 +39,7 @@ from shared.events.cluster import (
 )
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.log import WriterStarted
+from shared.events.metrics import NodeReported, Usage
 from shared.events.scheduling import PodPlaced, PodUnschedulable
 from shared.runtime.declared_intents import DECLARED
 from tests.support.gateway_objects import Log, kept, node, pod, state_after
@@ -421,7 +424,7 @@ def test_a_desired_state_that_was_refused_is_due_once_a_release_declares_it(orde
 
 def test_other_declarations_raise_the_schema_so_that_snapshots_are_folded_again() -> None:
     digest = sha256(repr(sorted(DECLARED.items())).encode()).hexdigest()[:16]
-    assert (GatewayState.SCHEMA, digest) == (19, "3aaa7347985628b5"), "raise the SCHEMA, and write both here"
+    assert (GatewayState.SCHEMA, digest) == (20, "3aaa7347985628b5"), "raise the SCHEMA, and write both here"
 
 
 def declared_state_after(records: Iterable[RecordedEvent]) -> GatewayState:
@@ -430,3 +433,20 @@ def declared_state_after(records: Iterable[RecordedEvent]) -> GatewayState:
     for record in records:
         state.apply(record)
     return state
+
+
+def test_a_report_is_the_desired_status_of_its_node_and_replaces_one_that_an_earlier_build_recorded() -> None:
+    report = NodeReported(node="n1", at_ns=10**18, interval_s=60, aggregate_s=300, usage=Usage(5, 6))
+    state, whole = GatewayState(), desired_status(report)
+    state.apply(RecordedEvent("metrics-0", 1, report, 0))
+    state.apply(RecordedEvent("metrics-0", 2, whole, 0))
+    assert state.intents.desired == {Cause("metrics-0", 2): whole}
+    newer = msgspec.structs.replace(report, at_ns=2 * 10**18, status_desired=True)
+    state.apply(RecordedEvent("metrics-0", 3, newer, 0))
+    assert state.intents.desired == {Cause("metrics-0", 3): desired_status(newer)}
+    assert state.intents.superseded == {Cause("metrics-0", 2): whole}
+    assert desired_status(newer).patch["status"]["nodeMetric"]["nodeUsage"]["resources"] == {"cpu": "5m", "memory": "6"}
+    state.apply(RecordedEvent("cluster", 1, applied(whole), 0, Cause("metrics-0", 3)))
+    assert state.intents.applied == {Cause("metrics-0", 3): desired_status(newer)}
+    state.apply(RecordedEvent("slo", 1, newer, 0))
+    assert list(state.intents.refused) == [Cause("slo", 1)]

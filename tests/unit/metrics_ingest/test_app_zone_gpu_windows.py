@@ -3,13 +3,11 @@
 import msgspec
 
 from services.metrics_ingest.agent_reports.aggregation_policy import Policy
-from services.metrics_ingest.agent_reports.decide_reports import node_metric_writes, node_reported
+from services.metrics_ingest.agent_reports.decide_reports import node_reported
 from services.metrics_ingest.agent_reports.metrics_ingest_state import ReportIngestState
-from services.metrics_ingest.agent_reports.settings import IngestSettings
 from services.metrics_ingest.agent_reports.usage_windows import NodeWindows
 from shared.agents.report import ApplicationSum, Forecast, GpuSum, Report, ZoneSum
-from shared.domain.node_metric_status import status_of
-from shared.events.intents import FieldsDesired
+from shared.domain.node_metric_status import desired_status, status_of
 from shared.events.metrics import ApplicationReported, GpuReported, NodeReported, Usage, ZoneReported
 from shared.kube.instants import SECOND
 from tests.support.pods import observed
@@ -106,7 +104,7 @@ def test_values_absent_from_a_report_are_left_unchanged() -> None:
     assert not status.keys() & {"hostApplicationMetric", "prodReclaimableMetric", "prodPeakMetric"}
     empty = msgspec.structs.replace(silent, applications=(), reclaimable=Usage())
     status = _patch(empty)
-    assert status["hostApplicationMetric"] == ()
+    assert status["hostApplicationMetric"] == []
     assert status["prodReclaimableMetric"] == {"resource": {"resources": {"cpu": None, "memory": None}}}
     assert status["prodPeakMetric"] is None
 
@@ -121,9 +119,7 @@ def test_an_event_recorded_by_an_earlier_release_is_read() -> None:
 
 
 def _patch(event: NodeReported) -> dict[str, object]:
-    written = node_metric_writes(ReportIngestState(), event, IngestSettings(), START_NS)[-1].event
-    assert isinstance(written, FieldsDesired)
-    found: dict[str, object] = written.patch["status"]
+    found: dict[str, object] = desired_status(event).patch["status"]
     return found
 
 

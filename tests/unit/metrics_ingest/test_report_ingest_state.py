@@ -4,23 +4,24 @@ from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from services.metrics_ingest.agent_reports.aggregation_policy import Policy, policy_of
 from services.metrics_ingest.agent_reports.decide_reports import (
     expired_reports,
     is_due,
-    node_metric_writes,
     node_reported,
+    report_drafts,
 )
 from services.metrics_ingest.agent_reports.metrics_ingest_state import (
     GONE_KEPT_NS,
-    STATUS,
     NodeSloRecord,
     ReportIngestState,
 )
 from services.metrics_ingest.agent_reports.settings import IngestSettings
 from services.metrics_ingest.agent_reports.usage_windows import AggregatedUsage
 from shared.agents.report import Report
+from shared.domain.node_metric_status import STATUS, desired_status
 from shared.events import Cause
 from shared.events.cluster import (
     DesiredStateApplied,
@@ -36,7 +37,7 @@ from shared.events.cluster import (
     PodDeleted,
     PodObserved,
 )
-from shared.events.intents import FieldsDesired, ObjectDesired
+from shared.events.intents import ObjectDesired
 from shared.events.log import WriterStarted
 from shared.events.metrics import ClassReported, NodeReported, NodeReportsExpired, PodReported, Usage
 from shared.kube.instants import SECOND, instant_text
@@ -66,6 +67,12 @@ def report_event(name: str, at_s: int) -> NodeReported:
     return NodeReported(node=name, at_ns=START_NS + at_s * SECOND, interval_s=60, aggregate_s=300)
 
 
+def is_status_desired(state: ReportIngestState, at_s: int, settings: IngestSettings, now_ns: int) -> bool:
+    event = report_drafts(state, report_event("a", at_s), settings, now_ns)[-1].event
+    assert isinstance(event, NodeReported)
+    return event.status_desired
+
+
 def measured(node: str, pods: dict[str, Usage], at_ns: int = START_NS) -> AggregatedUsage:
     return AggregatedUsage(node, at_ns, Usage(1, 1), Usage(), Usage(), (), pods)
 
@@ -91,12 +98,11 @@ cluster_events = st.one_of(
 own_events = st.one_of(
     st.builds(report_event, names, numbers),
     st.builds(
-        lambda name, at_s: (
-            node_metric_writes(ReportIngestState(), report_event(name, at_s), SETTINGS, START_NS)[-1].event
-        ),
+        lambda name, at_s: report_drafts(ReportIngestState(), report_event(name, at_s), SETTINGS, START_NS)[-1].event,
         names,
         numbers,
     ),
+    st.builds(lambda name, at_s: desired_status(report_event(name, at_s)), names, numbers),
     st.builds(lambda name, at_s: NodeReportsExpired(node=name, at_ns=START_NS + at_s * SECOND), names, numbers),
 )
 
@@ -173,16 +179,17 @@ def test_the_object_is_created_once_and_after_a_rejection_nothing_is_written_for
     logs = Logs()
     logs.append("cluster", node_seen("a"))
     state = fold(ReportIngestState, logs.contexts["cluster"])
-    kinds = [type(draft.event) for draft in node_metric_writes(state, report_event("a", 0), SETTINGS, logs.now_ns)]
-    assert kinds == [ObjectDesired, FieldsDesired]
+    plain, desired = report_event("a", 0), replace(report_event("a", 0), status_desired=True)
+    created, reported = [draft.event for draft in report_drafts(state, plain, SETTINGS, logs.now_ns)]
+    # The creation comes first: fields wait for an object that was desired before them.
+    assert (created, reported) == (ObjectDesired(resource=NODE_METRICS, name="a", body={}), desired)
     state.apply(logs.append("cluster", metric_seen("a", 60)))
-    kinds = [type(draft.event) for draft in node_metric_writes(state, report_event("a", 0), SETTINGS, logs.now_ns)]
-    assert kinds == [FieldsDesired]
+    assert [draft.event for draft in report_drafts(state, plain, SETTINGS, logs.now_ns)] == [desired]
     refusal = DesiredStateRejected(resource=NODE_METRICS, name="a", reason="no such resource")
     state.apply(logs.append("cluster", refusal, cause=Cause("metrics-0", 3)))
-    assert node_metric_writes(state, report_event("a", 0), SETTINGS, logs.now_ns) == []
+    assert [draft.event for draft in report_drafts(state, plain, SETTINGS, logs.now_ns)] == [plain]
     later_ns = logs.now_ns + SETTINGS.refused_pause_s * SECOND
-    assert len(node_metric_writes(state, report_event("a", 0), SETTINGS, later_ns)) == 1
+    assert [draft.event for draft in report_drafts(state, plain, SETTINGS, later_ns)] == [desired]
 
 
 def test_objects_are_written_at_their_interval_although_every_report_is_recorded() -> None:
@@ -192,22 +199,20 @@ def test_objects_are_written_at_their_interval_although_every_report_is_recorded
     logs.append("cluster", NodeMetricObserved(node="a", object=NodeMetric(metadata=Metadata(name="a"), status=status)))
     state = fold(ReportIngestState, logs.contexts["cluster"])
     seldom = IngestSettings(node_metric_interval_s=600)
-    assert [
-        at_s for at_s in (60, 599, 600) if node_metric_writes(state, report_event("a", at_s), seldom, logs.now_ns)
-    ] == [600]
-    assert node_metric_writes(state, report_event("a", 60), IngestSettings(node_metrics=False), logs.now_ns) == []
+    assert [at_s for at_s in (60, 599, 600) if is_status_desired(state, at_s, seldom, logs.now_ns)] == [600]
+    assert not is_status_desired(state, 60, IngestSettings(node_metrics=False), logs.now_ns)
 
 
 def test_a_desired_status_counts_as_written_unless_it_was_rejected() -> None:
     logs, seldom = Logs(), IngestSettings(node_metric_interval_s=600)
     logs.append("cluster", node_seen("a"), metric_seen("a", 60))
     state = fold(ReportIngestState, logs.contexts["cluster"])
-    decided = node_metric_writes(state, report_event("a", 0), seldom, logs.now_ns)[-1].event
+    decided = report_drafts(state, report_event("a", 0), seldom, logs.now_ns)[-1].event
     state.apply(logs.append("metrics-0", decided))
 
     def due() -> list[int]:
         later_ns = logs.now_ns + seldom.refused_pause_s * SECOND
-        return [at_s for at_s in (60, 599, 600) if node_metric_writes(state, report_event("a", at_s), seldom, later_ns)]
+        return [at_s for at_s in (60, 599, 600) if is_status_desired(state, at_s, seldom, later_ns)]
 
     assert due() == [600]
     refusal = DesiredStateFailed(resource=NODE_METRICS, name="a", reason="no answer", fields=STATUS)
@@ -220,19 +225,17 @@ def test_a_desired_status_counts_as_written_unless_it_was_rejected() -> None:
 
 def test_a_status_without_usage_removes_that_of_an_earlier_one() -> None:
     event = NodeReported(node="a", at_ns=START_NS, interval_s=60, aggregate_s=300, usage=Usage(5, None))
-    written = node_metric_writes(ReportIngestState(), event, SETTINGS, START_NS)[-1].event
-    assert isinstance(written, FieldsDesired)
-    assert written.patch == {
+    assert desired_status(event).patch == {
         "status": {
             "updateTime": "2026-05-28T20:26:40Z",
             "nodeMetric": {
                 "nodeUsage": {"resources": {"cpu": "5m", "memory": None}, "devices": None},
                 "systemUsage": {"resources": {"cpu": None, "memory": None}},
-                "aggregatedNodeUsages": (),
-                "aggregatedSystemUsages": (),
+                "aggregatedNodeUsages": [],
+                "aggregatedSystemUsages": [],
                 "numaUsages": None,
             },
-            "podsMetric": (),
+            "podsMetric": [],
         }
     }
 

@@ -13,9 +13,7 @@ from services.gateway.effects.outcome_events import applied
 from services.gateway.kube_api.resources import NODE_METRICS
 from services.gateway.watch.incomplete_list_guard import ShortListLimits, ShortLists
 from services.gateway.watch.observation_buffer import ObservationBuffer
-from services.metrics_ingest.agent_reports.decide_reports import node_metric_writes
-from services.metrics_ingest.agent_reports.metrics_ingest_state import ReportIngestState
-from services.metrics_ingest.agent_reports.settings import IngestSettings
+from shared.domain.node_metric_status import desired_status
 from shared.events import Cause, Draft, Event
 from shared.events.cluster import DesiredStateRejected, NodeMetricDeleted, NodeMetricObserved
 from shared.events.intents import FieldsDesired
@@ -28,7 +26,7 @@ START_NS = 1_780_000_000 * 10**9
 
 
 def desired(number: int) -> FieldsDesired:
-    """Returns the desired status that ingest makes of a report, as the gateway reads it from the log."""
+    """Returns the desired status that the gateway makes of a report."""
     report = NodeReported(
         node="n1",
         at_ns=START_NS + number * 60 * 10**9,
@@ -39,13 +37,7 @@ def desired(number: int) -> FieldsDesired:
         windows=(WindowUsage(300, tuple(Usage(of, 2) for of in range(len(AGGREGATIONS)))),),
         pods=(ClassReported("koord-batch", "BE", (PodReported("d/p", 5, 6),)),),
     )
-    return desired_of(report)
-
-
-def desired_of(report: NodeReported) -> FieldsDesired:
-    event = node_metric_writes(ReportIngestState(), report, IngestSettings(), START_NS)[-1].event
-    assert isinstance(event, FieldsDesired)
-    return msgspec.json.decode(msgspec.json.encode(event), type=FieldsDesired)
+    return desired_status(report)
 
 
 class World:
@@ -117,7 +109,7 @@ def test_own_status_writes_are_not_recorded(world: World) -> None:
 
 def test_an_own_write_for_a_node_without_pods_is_not_recorded(world: World) -> None:
     report = NodeReported(node="n1", at_ns=START_NS, interval_s=60, aggregate_s=300)
-    world.apply_desired(desired_of(report))
+    world.apply_desired(desired_status(report))
     assert world.seen_and_appended() == []
 
 
