@@ -5,7 +5,7 @@ the PodGroup, or from the pods themselves. Source: spec/scheduler-workloads.md 2
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -91,6 +91,24 @@ def gang_of(namespace: str, labels: Texts, annotations: Texts) -> str:
     if not name and annotations:
         name = annotations.get(NAME) or ""
     return f"{namespace}/{name}" if name else ""
+
+
+def gangs_that_end_together(gang: str, settings_of: Callable[[str], GangSettings | None]) -> tuple[str, ...]:
+    """Returns the ids of the gangs with which a gang ends, its own included: those of its group that name it as well, so
+    that nobody ends the gang of another by naming it.
+
+    Args:
+        settings_of: the settings in force of a gang; None without any.
+    """
+    settings = settings_of(gang)
+    if settings is None or gang not in settings.groups:
+        return (gang,)
+
+    def names(other: str) -> bool:
+        theirs = settings_of(other)
+        return theirs is not None and gang in theirs.groups
+
+    return tuple(other for other in settings.groups if other == gang or names(other))
 
 
 def settings_of_pod(gang: str, labels: Texts, annotations: Texts) -> GangSettings | None:

@@ -3,34 +3,19 @@
 Source: spec/quota.md 6.4; upstream pkg/scheduler/plugins/elasticquota/quota_overuse_revoke.go.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator
 
 from services.quota_ledger.accounting.ledger_projection import OveruseClock
+from services.quota_ledger.decide.revoked_lots import Candidate, lots_of, victims
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state.ledger_state import LedgerState
 from services.quota_ledger.tree.quota_info import QuotaInfo
-from shared.domain.amounts import Amounts, add, exceeding, sub
+from shared.domain.amounts import Amounts, exceeding, sub
 from shared.events import Event
 from shared.events.intents import EvictionRequested
 from shared.events.quota import OveruseEnded, OveruseStarted, RevocationDecided
 from shared.kube.elastic_quota import RESERVED, ROOT
 from shared.kube.instants import SECOND
-
-
-class Candidate(NamedTuple):
-    """A charged pod of an overused quota.
-
-    Attributes:
-        started_s: its start in seconds since the epoch; the present for a pod that has not started.
-        preemptible: only such a pod is revoked.
-    """
-
-    pod: str
-    request: Mapping[str, int]
-    priority: int
-    started_s: float
-    preemptible: bool
 
 
 def overuse_events(state: LedgerState, settings: LedgerSettings, now_ns: int) -> Iterator[Event]:
@@ -57,42 +42,13 @@ def is_overdue(since_ns: int, now_ns: int, delay_ns: int) -> bool:
     return now_ns - since_ns > delay_ns
 
 
-def victims(used: Mapping[str, int], limit: Mapping[str, int], candidates: Sequence[Candidate]) -> list[str]:
-    """Chooses the pods whose eviction brings `used` within `limit`.
-
-    Pods are taken until it is, the least important first (lower priority, then the later start); then pods are spared
-    again from the most important on, as far as there is capacity. When all preemptible pods are not enough, all of
-    them are chosen.
-
-    Returns:
-        Pods in the order of their eviction.
-    """
-    rest: Amounts = dict(used)
-    chosen: list[Candidate] = []
-    for candidate in sorted(candidates, key=lambda each: (each.priority, -each.started_s, each.pod)):
-        if not exceeding(rest, limit):
-            break
-        if candidate.preemptible:
-            rest = sub(rest, candidate.request)
-            chosen.append(candidate)
-    if exceeding(rest, limit):
-        return [candidate.pod for candidate in chosen]
-    revoked = []
-    for candidate in reversed(chosen):
-        rest = add(rest, candidate.request)
-        if exceeding(rest, limit):
-            rest = sub(rest, candidate.request)
-            revoked.append(candidate.pod)
-    return revoked
-
-
 def _revocation(
     state: LedgerState, settings: LedgerSettings, now_ns: int, info: QuotaInfo, clock: OveruseClock
 ) -> Iterator[Event]:
     """Pods that are terminating already count as gone: they are not evicted again, and nothing in their place."""
     if not is_overdue(clock.since_ns, now_ns, int(settings.revoke_after_s * 1e9)):
         return
-    candidates: list[Candidate] = []
+    charged: list[Candidate] = []
     used: Amounts = dict(info.used)
     for uid in state.projection.pods_of(info.name):
         entry = state.pods.entries[uid]
@@ -103,13 +59,17 @@ def _revocation(
             used = sub(used, attached.request)
             continue
         started_s = entry.started_s or now_ns / SECOND
-        candidates.append(Candidate(uid, attached.request, pod.priority, started_s, attached.preemptible))
+        charged.append(Candidate(uid, attached.request, pod.priority, started_s, attached.preemptible))
     if not exceeding(used, info.runtime):
         return
-    pods = victims(used, info.runtime, candidates)
+    chosen = victims(used, info.runtime, lots_of(state, charged))
+    pods = tuple(uid for lot in chosen for uid in lot.uids())
     yield RevocationDecided(
-        quota=info.name, runtime=info.runtime, used=dict(info.used), pods=tuple(pods), at_ns=now_ns, tree=clock.tree
+        quota=info.name, runtime=info.runtime, used=dict(info.used), pods=pods, at_ns=now_ns, tree=clock.tree
     )
-    for uid in pods:
-        name = state.projection.pods.name(uid)
-        yield EvictionRequested(pod_uid=uid, pod=name, reason=f"quota {info.name} uses more than its runtime")
+    for lot in chosen:
+        ends = f"; gang {lot.gang} ends as a whole" if lot.gang else ""
+        for uid in lot.uids():
+            name = state.pods.entries[uid].name
+            reason = f"quota {info.name} uses more than its runtime{ends}"
+            yield EvictionRequested(pod_uid=uid, pod=name, reason=reason)

@@ -3,6 +3,7 @@
 import msgspec
 
 from services.quota_ledger.pods.pod_request import ENDED, counted_request, is_preemptible
+from shared.domain.gang import GangSettings, gang_of, settings_of_pod
 from shared.kube.elastic_quota import QUOTA_NAME
 from shared.kube.instants import SECOND, BadTime, instant_ns
 from shared.kube.pod import Pod
@@ -17,6 +18,8 @@ class ObservedPod(msgspec.Struct, frozen=True, eq=False, weakref=True, omit_defa
         bound: it has a node.
         ended: it has succeeded or failed.
         terminating: its deletion has begun.
+        gang: id of its gang; empty without one.
+        gang_settings: those that it declares for its gang; None where it declares none.
     """
 
     namespace: str
@@ -27,19 +30,25 @@ class ObservedPod(msgspec.Struct, frozen=True, eq=False, weakref=True, omit_defa
     priority: int = 0
     ended: bool = False
     terminating: bool = False
+    gang: str = ""
+    gang_settings: GangSettings | None = None
 
 
 def observed_of(pod: Pod) -> ObservedPod:
     """Reads a pod's object."""
+    metadata = pod.metadata
+    gang = gang_of(metadata.namespace, metadata.labels, metadata.annotations)
     return ObservedPod(
-        namespace=pod.metadata.namespace,
-        label=(pod.metadata.labels or {}).get(QUOTA_NAME, ""),
+        namespace=metadata.namespace,
+        label=(metadata.labels or {}).get(QUOTA_NAME, ""),
         request=counted_request(pod),
         bound=bool(pod.spec.node_name),
         preemptible=is_preemptible(pod),
         priority=pod.spec.priority or 0,
         ended=pod.status.phase in ENDED,
-        terminating=pod.metadata.deletion_timestamp is not None,
+        terminating=metadata.deletion_timestamp is not None,
+        gang=gang,
+        gang_settings=settings_of_pod(gang, metadata.labels, metadata.annotations) if gang else None,
     )
 
 

@@ -137,7 +137,7 @@ class PodTable:
                 self.by_label.discard(pod.label, uid)
 
     def _shared(self, pod: ObservedPod) -> ObservedPod:
-        fields = (pod.bound, pod.preemptible, pod.priority, pod.ended, pod.terminating)
+        fields = (pod.bound, pod.preemptible, pod.priority, pod.ended, pod.terminating, pod.gang, pod.gang_settings)
         key = (pod.namespace, pod.label, tuple(pod.request.items()), fields)
         return self._observed.setdefault(key, pod)
 

@@ -16,6 +16,7 @@ from services.quota_ledger.state.ledger_state_fields import ObjectError, Placeme
 from services.quota_ledger.state.profile_resources import ProfilesSnapshot
 from services.quota_ledger.state.published_status import PublishedPatch
 from shared.domain.amounts import Amounts
+from shared.domain.gang import GangSettings, settings_of_pod_group
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import (
     BindFailed,
@@ -53,6 +54,7 @@ from shared.events.quota import (
 )
 from shared.events.scheduling import CycleDecided, PlacementReleased, PlacementReserved, PodPlaced
 from shared.kube.elastic_quota import RESERVED, RESOURCES, DeclaredQuota
+from shared.kube.resource_names import POD_GROUPS
 
 OWN: tuple[type[Event], ...] = (
     CapacitySet, OveruseEnded, OveruseStarted, PodAdmissionDecided, PodAttached, PodCharged, PodMoved, PodReleased, PodResized, PodChargeReverted,
@@ -73,7 +75,7 @@ FOLDED: dict[str, tuple[type[Event], ...]] = {
 class LedgerState(QuotaFold, PodFold):
     """A fold over `cluster`, `scheduling` and `quota`; `StateFields` lists its fields."""
 
-    SCHEMA: ClassVar[int] = 7
+    SCHEMA: ClassVar[int] = 8
 
     def __init__(self, *, scales_min: bool = True, guarantees: bool = False, default_group: bool = True) -> None:
         super().__init__(scales_min=scales_min, guarantees=guarantees, default_group=default_group)
@@ -103,6 +105,7 @@ class LedgerState(QuotaFold, PodFold):
             objects=self.objects,
             object_errors=self.object_errors,
             present_numbers=self.present_numbers,
+            pod_groups=self.pod_groups,
             nodes=self.nodes,
             pods={
                 uid: (each.name, each.started_s, each.since, each.observed)
@@ -122,6 +125,7 @@ class LedgerState(QuotaFold, PodFold):
         self.positions, self.cycle_saw = snapshot.positions, snapshot.cycle_saw
         self.epoch, self.cycle = snapshot.epoch, snapshot.cycle
         self.objects, self.nodes, self.placements = snapshot.objects, snapshot.nodes, snapshot.placements
+        self.pod_groups = snapshot.pod_groups
         self.object_errors, self.present_numbers = snapshot.object_errors, snapshot.present_numbers
         for uid, (name, started_s, since, pod) in snapshot.pods.items():
             self.pods.observe(uid, name, pod, started_s, since)
@@ -166,6 +170,10 @@ class LedgerState(QuotaFold, PodFold):
                 self._object_observed(f"{resource}/{key}", raw)
             case ObjectDeleted(resource=resource, name=key) if resource in RESOURCES:
                 self._object_deleted(f"{resource}/{key}")
+            case ObjectObserved(resource=resource, name=gang, object=raw) if resource == POD_GROUPS:
+                self.pod_groups[gang] = settings_of_pod_group(gang, raw)
+            case ObjectDeleted(resource=resource, name=gang) if resource == POD_GROUPS:
+                self.pod_groups.pop(gang, None)
             case (
                 BindRejected(pod_uid=uid)
                 | BindFailed(pod_uid=uid)
@@ -221,6 +229,7 @@ class StateSnapshot(msgspec.Struct, frozen=True):
     objects: dict[str, DeclaredQuota]
     object_errors: dict[str, ObjectError]
     present_numbers: dict[str, tuple[str, ...]]
+    pod_groups: dict[str, GangSettings | None]
     nodes: dict[str, Amounts]
     pods: dict[str, tuple[str, float, int, ObservedPod]]
     placements: dict[str, Placement]

@@ -9,6 +9,7 @@ from services.quota_ledger.pods.pod_table import PodTable
 from services.quota_ledger.state.profile_resources import ProfileResources
 from services.quota_ledger.state.published_status import PublishedStatus
 from shared.domain.amounts import Amounts
+from shared.domain.gang import GangSettings
 from shared.kube.elastic_quota import DeclaredQuota
 
 
@@ -51,6 +52,7 @@ class StateFields:
         objects: key of an ElasticQuota -> its newest declaration that is valid in itself; object_errors: key -> error
             of an object that came after that.
         present_numbers: key of an ElasticQuota -> the numbers on its object that are not zero, from any writer.
+        pod_groups: id of a gang -> the settings of its PodGroup; None where its minimum is unreadable.
         epoch, cycle: of the scheduler's newest WriterStarted and CycleDecided. A request of an earlier epoch, or of a
             cycle that is decided, is late.
         pods_to_update: uids of pods whose attachment or charge differs from the desired one.
@@ -70,6 +72,7 @@ class StateFields:
         self.objects: dict[str, DeclaredQuota] = {}
         self.object_errors: dict[str, ObjectError] = {}
         self.present_numbers: dict[str, tuple[str, ...]] = {}
+        self.pod_groups: dict[str, GangSettings | None] = {}
         self.nodes: dict[str, Amounts] = {}
         self.placements: dict[str, Placement] = {}
         self.cycle_saw = 0

@@ -11,7 +11,14 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from shared.domain.gang import EVICT, GangSettings, gang_of, settings_of_pod, settings_of_pod_group
+from shared.domain.gang import (
+    EVICT,
+    GangSettings,
+    gang_of,
+    gangs_that_end_together,
+    settings_of_pod,
+    settings_of_pod_group,
+)
 from shared.domain.network_topology import NO_INDEX, index_of
 from shared.kube.pod import Pod
 
@@ -146,16 +153,11 @@ class GangRecords:
         return next((each.failure_policy for each in there if each is not None and each.failure_policy), "")
 
     def group_of(self, gang: str) -> tuple[str, ...]:
-        """Returns the ids of the gangs with which a gang ends, its own included: those of its group that name it as well, so
-        that nobody ends the gang of another by naming it.
-        """
-        settings = self.gangs[gang].settings
-        groups = (gang,) if settings is None or gang not in settings.groups else settings.groups
-        return tuple(other for other in groups if other == gang or self._names(other, gang))
+        """Returns the ids of the gangs with which a gang ends, its own included."""
+        return gangs_that_end_together(gang, self._settings_of)
 
-    def _names(self, gang: str, other: str) -> bool:
-        settings = self.gangs[gang].settings if gang in self.gangs else None
-        return settings is not None and other in settings.groups
+    def _settings_of(self, gang: str) -> GangSettings | None:
+        return self.gangs[gang].settings if gang in self.gangs else None
 
     def lose_pod(self, uid: str, seq: int, at_ns: int) -> None:
         """Removes a pod that was deleted."""
