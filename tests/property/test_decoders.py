@@ -16,6 +16,8 @@ SHAPES = (
     b"\x91" * DEEP, b'{"x":' * 5_000 + b"1" + b"}" * 5_000, b'"\xc3\x28"', b'{"metadata":{"name":"\xed\xa0\x80"}}',
     b'{"metadata":{"name":"q"},"spec":"0-9"}', b'{"metadata":{"name":"q"},"spec":{"max":[1]}}',
     b'{"apiVersion":"v1","kind":"Pod","\xd0":0,"spec":{"containers":[{"resources":{"requests":{"cpu":1}}}]}}',
+    b'{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"patch":{"metadata":0}}',
+    b'{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"patch":{"metadata":null}}',
 )  # fmt: skip
 """Messages that no sender of ours makes: empty, cut, nested too deeply, no UTF-8."""
 

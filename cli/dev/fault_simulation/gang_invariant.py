@@ -29,10 +29,11 @@ class _Fields(msgspec.Struct):
 class GangInvariant:
     """The placements of the members of gangs.
 
-    A gang is satisfied once a member has been bound: members that are re-created, or whose binding failed, are placed
-    one by one then. Before that, a cycle places so many members that with those that are placed, and of which it has
-    not read that they are refused or gone, there are as many as the minimum; also of a NonStrict gang, of which members
-    hold nodes until then. When its PodGroup is deleted a gang begins anew, until a bound member is observed again.
+    A gang is satisfied once the log has a member on its node: members that are re-created, or whose binding failed, are
+    placed one by one then. Before that, a cycle places so many members that with those that are placed, and of which it
+    has not read that they are refused or gone, there are as many as the minimum; also of a NonStrict gang, of which
+    members hold nodes until then. When its PodGroup is deleted a gang begins anew, until a bound member is observed
+    again: one that is deleted while the gateway sees nothing does not count.
     """
 
     def __init__(self, api: ApiServer, report: Callable[[str], None]) -> None:
@@ -47,16 +48,14 @@ class GangInvariant:
         self._saw = 0
 
     def is_satisfied(self, gang: str) -> bool:
-        """Reports whether a member of a gang has been bound."""
+        """Reports whether the log has a member of a gang on its node, since its PodGroup was deleted last."""
         return gang in self._satisfied
 
     def pod_changed(self, after: Body) -> None:
-        """Notes the gang of a pod, and the first binding of one of a gang."""
+        """Notes the gang of a pod."""
         gang = gang_of(after)
         if gang:
             self._gangs[after["metadata"]["uid"]] = gang
-            if after["spec"].get("nodeName"):
-                self._satisfied[gang] = None
 
     def appended(self, context: str, rows: list[Row]) -> None:
         """Checks the placements of a commit."""

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from services.simulator.api import object_admission
-from services.simulator.api.api_errors import already_exists, conflict, forbidden, not_found
+from services.simulator.api.api_errors import already_exists, conflict, forbidden, invalid, not_found
 from services.simulator.api.object_conversion import (
     deletion_event,
     merged,
@@ -131,8 +131,11 @@ class ApiTransaction:
         kept = msgspec.to_builtins(before)
         parts = {"status"} if status else patch.keys() - ({"status"} if resource.status else set())
         desired = merged(kept, {name: value for name, value in patch.items() if name in parts})
+        metadata = desired.get("metadata")
+        if not isinstance(metadata, dict):
+            raise invalid(resource.kind, key, "metadata", f"must be an object, and is {metadata!r}")
         for name in ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp"):
-            if desired["metadata"].get(name) != kept["metadata"].get(name):
+            if metadata.get(name) != kept["metadata"].get(name):
                 raise forbidden(resource.name, key, f"metadata.{name}: field is immutable")
         new = typed(resource, desired)
         if isinstance(before, Pod) and isinstance(new, Pod):
