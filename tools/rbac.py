@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from services.gateway.needed_rbac_rules import reading_rules, webhook_rules, writing_rules
+from services.gateway.needed_rbac_rules import lease_rules, reading_rules, webhook_rules, writing_rules
 from services.gateway.settings import GatewaySettings
 from shared.kube.rbac_permissions import Rule
 
@@ -25,6 +25,7 @@ def rbac_files() -> dict[Path, str]:
     shadow = "# Rules of the gateway in shadow mode, beside another scheduler: read only.\n"
     configuration = "# Configuration is in ConfigMaps of this namespace only, so that the gateway reads no others.\n"
     copied = "# Objects that are written by name, and no others: the copy of the newest checkpoint of the logs, and Events about\n# rejected ConfigMaps.\n"
+    lease = "# The Lease of the system that writes to the cluster. RBAC cannot limit `create` by name.\n"
     hooks = "# Certificates and configuration of the webhooks. RBAC cannot limit `create` by name.\n"
     return {
         Path("k8s/rbac/gateway.yaml"): _file(
@@ -35,6 +36,7 @@ def rbac_files() -> dict[Path, str]:
             configuration, *_role("koordstream-config-reader", config_reads, [GATEWAY, SHADOW])
         ),
         Path("k8s/rbac/checkpoint.yaml"): _file(copied, *_role("koordstream-checkpoint-writer", checkpoint, [GATEWAY])),
+        Path("k8s/rbac/lease.yaml"): _file(lease, *_role("koordstream-lease", lease_rules(settings), [GATEWAY])),
         Path("k8s/webhooks/rbac.yaml"): _file(
             hooks,
             *_role("koordstream-webhook-certificates", certificates, [GATEWAY]),

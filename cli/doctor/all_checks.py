@@ -18,6 +18,7 @@ from cli.commands.evictions import request_evictions
 from cli.doctor import check_bus as bus_checks
 from cli.doctor import check_cluster, check_postgres, check_services
 from cli.doctor.check_rejected_messages import about_rejected, logins
+from cli.doctor.check_second_systems import about_second_systems
 from cli.doctor.check_services import NEEDED
 from cli.doctor.check_unread_objects import about_unread_objects
 from cli.doctor.finding import Finding
@@ -38,7 +39,7 @@ from shared.bus.login import BadLogin
 from shared.bus.server_check import BusRefused, BusUnreachable
 from shared.bus.server_check import look as look_at_bus
 from shared.errors import KoordError
-from shared.events.cluster import ClusterIdentified, IntentRefused, MissingPermission
+from shared.events.cluster import ClusterIdentified, IntentRefused, MissingPermission, SecondSystemRefused
 from shared.events.log import WriterStarted
 from shared.events.slo import NodeReportsBelieved, NodeReportsIgnored
 from shared.kube.eviction_control import EvictionCommand
@@ -166,7 +167,10 @@ async def _log(endpoints: Endpoints, received: ReceivedAnnouncements | None) -> 
             if (ledger := await recorded_accounts_in(LogReader(database))) is not None:
                 found += check_cluster.about_rejected_quotas(list(rejected_quotas(ledger.projection)))
         async with _check("cluster", found):
-            found += check_cluster.about_identity(await newest(database, "cluster", [ClusterIdentified]))
+            identified = await newest(database, "cluster", [ClusterIdentified])
+            found += check_cluster.about_identity(identified)
+            refusals = await newest(database, "cluster", [SecondSystemRefused])
+            found += about_second_systems(identified, refusals, writers.get("cluster"), time.time_ns())
         async with _check("rbac", found):
             found += await _permissions(database, endpoints.nats if received else "")
         async with _check("credentials", found):

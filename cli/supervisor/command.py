@@ -20,7 +20,7 @@ from cli.supervisor.supervisor import Spec, Supervisor, Unit
 from cli.supervisor.system_folder import DEFAULT, announced, taken
 from cli.supervisor.system_servers import Servers
 from shared.errors import KoordError
-from shared.kube.cluster_identity import WrongCluster
+from shared.kube.cluster_identity import ClusterTaken, WrongCluster
 
 NODES = "KOORD_SIMULATOR_NODES"
 DEFAULT_SCHEDULER = "default-scheduler"
@@ -155,14 +155,15 @@ async def _up(specs: list[Spec], folder: Path, log_level: str) -> None:
 
 
 def refuse_wrong_cluster(units: Iterable[Unit]) -> None:
-    """Ends the system whose log describes another cluster: a restart of the service would end in the same way.
+    """Ends the system whose log describes another cluster, or whose cluster another live system manages: a restart of the
+    service would end in the same way.
 
     Raises:
-        KoordError: with the text of WrongCluster.
+        KoordError: with the text of WrongCluster or ClusterTaken.
     """
     for unit in units:
         name, _, text = unit.why.partition(": ")
-        if name == WrongCluster.__name__:
+        if name in (WrongCluster.__name__, ClusterTaken.__name__):
             raise KoordError(text)
 
 

@@ -17,6 +17,9 @@ from shared.runtime.intent_rights import IntentRight
 CONFIGURATION_NAME = "koordstream-webhooks"
 """Name of both webhook configuration objects."""
 
+LEASE_NAME = "koordstream"
+"""Name of the Lease of the system that writes to the cluster."""
+
 _WRITTEN: dict[type[Event], str] = {PodPlaced: "create", EvictionRequested: "create", PodUnschedulable: "patch"}
 _PURPOSES: dict[type[Event], str] = {
     PodPlaced: "binding pods to their nodes",
@@ -29,7 +32,7 @@ def rules(settings: GatewaySettings) -> list[Rule]:
     """Returns the rules for all requests of the gateway; in shadow mode only those of its reads."""
     needed = list(reading_rules(settings))
     if not settings.shadow:
-        needed += writing_rules()
+        needed += [*writing_rules(), *lease_rules(settings)]
         if settings.webhook_listen:
             needed += webhook_rules(settings)
     return _merged(needed)
@@ -47,6 +50,15 @@ def writing_rules() -> list[Rule]:
     """Returns the rules for the intents that the manifests declare."""
     needed = [rule for context, rights in DECLARED.items() for right in rights for rule in _of_right(context, right)]
     return _merged([*needed, *_events("Kubernetes Events about pods")])
+
+
+def lease_rules(settings: GatewaySettings) -> list[Rule]:
+    """Returns the rules for the Lease by which a second system that would write to the cluster is noticed."""
+    why = "noticing a second system that writes to the cluster"
+    return [
+        Rule(verb, "leases", "coordination.k8s.io", settings.webhook_namespace, why, LEASE_NAME * (verb != "create"))
+        for verb in ("get", "create", "update")
+    ]
 
 
 def webhook_rules(settings: GatewaySettings) -> list[Rule]:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import stamina.instrumentation
 
-from services.gateway.cluster_identity import confirm_cluster
+from services.gateway.cluster_identity import claim_cluster, confirm_cluster
+from services.gateway.cluster_lease import ClusterLease
 from services.gateway.effects import outcome_events, outcomes_without_api_request
 from services.gateway.effects.drift_tracker import DriftTracker
 from services.gateway.effects.effect_runner import EffectRunner
@@ -33,6 +34,7 @@ from shared.events.cluster import (
     AdmissionMissed,
     ClusterIdentified,
     InitialListCompleted,
+    SecondSystemRefused,
     ShortListConfirmed,
     ShortListFound,
     WatchResumed,
@@ -65,6 +67,7 @@ class Gateway:
 
     _effect_runner: EffectRunner
     _eviction_control: EvictionControl
+    _lease: ClusterLease | None = None
 
     def __init__(self, runtime: Runtime, api: KubeApi) -> None:
         self._runtime = runtime
@@ -103,6 +106,18 @@ class Gateway:
         return self._observations.outages
 
     async def run(self) -> None:
+        """Works until a stop is requested, beside no other system that writes to the cluster."""
+        if not await confirm_cluster(self._runtime, self._api, self.outages):
+            return
+        if self._settings.shadow:
+            await self._work()
+            return
+        self._lease = await claim_cluster(self._runtime, self._api, self.outages, self._append_later)
+        if self._lease is not None:
+            await self._work()
+            await self._lease.release()
+
+    async def _work(self) -> None:
         """Works until a stop is requested; then lets effects end and appends their outcomes."""
         await ListRequests(self._observations, self._append_later, self._runtime.rejections).serve(self._runtime.bus)
         async with asyncio.TaskGroup() as group:
@@ -122,6 +137,7 @@ class Gateway:
             ]
             inputs = [group.create_task(watcher.run(), name=f"watch {watcher.name}") for watcher in watchers]
             inputs.append(group.create_task(self._report_outages(), name="outages"))
+            lease = group.create_task(self._lease.keep(), name="lease") if self._lease else None
             inputs.append(group.create_task(self._end_without_object(), name="desired states without object"))
             group.create_task(self._append(), name="append")
             self._eviction_control = EvictionControl(self._runtime, self._append_later)
@@ -143,6 +159,8 @@ class Gateway:
             else:
                 starting.cancel()
             await self._effect_runner.drain(DRAIN_TIMEOUT_S)
+            if lease is not None:
+                await cancel_and_wait(lease)
             self._drained = True
             self._to_append.set()
 
@@ -179,7 +197,8 @@ class Gateway:
             self._to_start.clear()
             intents = self._state.intents
             # While a list is not believed, what effects would rest on may not exist.
-            started = not self._observations.short_lists.held and await self._effect_runner.start(self._state)
+            held = self._observations.short_lists.held or not (self._lease is None or self._lease.permits_effects)
+            started = not held and await self._effect_runner.start(self._state)
             if started or intents.superseded or intents.refused:
                 self._to_append.set()
             try:
@@ -265,8 +284,7 @@ async def lead(runtime: Runtime, connect: Callable[..., KubeApi] = KubeApi) -> N
             runtime.unreachable_servers.append(
                 lambda: unreachable(gateway.outages.current(), api.server, runtime.now_ns())
             )
-            if await confirm_cluster(runtime, api, gateway.outages):
-                await gateway.run()
+            await gateway.run()
         except* KoordError as failed:
             raise failed.exceptions[0] from None
 
@@ -296,6 +314,7 @@ SERVICE = Service(
         *EVICTION_CONTROL,
         ClusterIdentified,
         InitialListCompleted,
+        SecondSystemRefused,
         ShortListConfirmed,
         ShortListFound,
         WatchResumed,

@@ -82,6 +82,10 @@ class GatewaySettings(Settings, frozen=True, kw_only=True):
     sweep_interval_s: Annotated[
         float, Meta(gt=0, description="interval of checks for desired states of deleted objects")
     ] = 60
+    lease_s: Annotated[
+        float,
+        Meta(ge=1, description="a system that does not renew its Lease for this long has ended: another may follow it"),
+    ] = 30
     webhook_listen: Annotated[
         str, Meta(description="host:port of the admission webhooks (HTTPS); empty: no webhooks")
     ] = ""
@@ -98,7 +102,7 @@ class GatewaySettings(Settings, frozen=True, kw_only=True):
         str, Meta(description="feature gates by upstream's names: Name=true,Other=false; see docs/webhooks.md")
     ] = ""
     webhook_namespace: Annotated[
-        str, Meta(description="the system's own: of certificates and slo-controller-config; its pods are exempt")
+        str, Meta(description="the system's own: of Lease, certificates and slo-controller-config; its pods are exempt")
     ] = "koordinator-system"
     webhook_certificates: Annotated[
         str, Meta(description="name of the Secret with authority and certificate in that namespace")

@@ -51,6 +51,7 @@ class StoredState(msgspec.Struct):
 
     positions: dict[str, int]
     cluster: str
+    log: str
     known: dict[str, dict[str, KnownObject]]
     pods: StoredPods
     intents: StoredIntents

@@ -46,6 +46,7 @@ class GatewayState:
 
     Attributes:
         cluster: the cluster that the log describes; empty until it is recorded.
+        log: id of the log; empty until it is recorded.
         known: resource -> key -> last record of the object. The nodes are those in `known["nodes"]`.
         pods: key -> last record of the pod; the same mapping as `known["pods"]`.
         intents: intents and their outcomes.
@@ -55,14 +56,14 @@ class GatewayState:
         late_admitted: uids of pods that were created past the webhooks and have been handled (`AdmissionMissed`).
     """
 
-    SCHEMA: ClassVar[int] = 20
+    SCHEMA: ClassVar[int] = 21
     """Raised also when a manifest declares other intents: a fold of the same events then differs."""
 
     def __init__(self, refusal: Refusal = declared_refusal) -> None:
         """Starts empty; `refusal` is the check of each intent."""
         self._refusal = refusal
         self.positions: dict[str, int] = {}
-        self.cluster = ""
+        self.cluster = self.log = ""
         self.pods: dict[str, ObservedPod] = {}
         self.known: dict[str, dict[str, KnownObject]] = self._known_with_pods({})
         self.intents = IntentIndex()
@@ -104,8 +105,8 @@ class GatewayState:
             case _ if record.cause and isinstance(event, OUTCOMES):
                 self.evictions.end(record.cause)
                 self.intents.add_outcome(record.cause, result_of(record), self.positions.get(record.cause.context, 0))
-            case ClusterIdentified(cluster=cluster):
-                self.cluster = cluster
+            case ClusterIdentified(cluster=cluster, log=log):
+                self.cluster, self.log = cluster, log
             case WriterStarted():
                 self.started_seq = record.seq
             case AdmissionMissed(uid=uid):
@@ -172,6 +173,7 @@ class GatewayState:
             StoredState(
                 positions=self.positions,
                 cluster=self.cluster,
+                log=self.log,
                 known={
                     resource: objects for resource, objects in self.known.items() if objects and resource != PODS.name
                 },
@@ -188,7 +190,7 @@ class GatewayState:
         """Restores what `encode` wrote, and derives the rest."""
         stored = decode(data)
         self.positions, self.pods = stored.positions, restore_pods(stored.pods)
-        self.cluster = stored.cluster
+        self.cluster, self.log = stored.cluster, stored.log
         self.known = self._known_with_pods(stored.known)
         self.intents.restore(stored.intents)
         self.started_seq = stored.started_seq

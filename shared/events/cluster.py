@@ -19,11 +19,30 @@ class ClusterIdentified(Event, frozen=True, tag="koord.cluster.ClusterIdentified
 
     Attributes:
         cluster: UID of the namespace `kube-system`, or `simulated/<id>`.
+        log: id of this log, which distinguishes two systems that manage one cluster; empty where the cluster is
+            simulated, and in an event of an older release, which the next start of a gateway supplements.
     """
 
     KEY: ClassVar[str] = "cluster"
 
     cluster: str
+    log: str = ""
+
+
+class SecondSystemRefused(Event, frozen=True, tag="koord.cluster.SecondSystemRefused.v1"):
+    """A system that would write to the cluster was refused, since another live one writes to it. In the logs of both.
+
+    Attributes:
+        manager_log, manager: log and replica of the system that manages the cluster.
+        refused_log, refused: those of the other.
+    """
+
+    KEY: ClassVar[str] = "refused_log"
+
+    manager_log: str
+    manager: str
+    refused_log: str
+    refused: str
 
 
 class NodeObserved(Event, frozen=True, tag="koord.cluster.NodeObserved.v1"):

@@ -20,6 +20,18 @@ class WrongCluster(KoordError):
         )
 
 
+class ClusterTaken(KoordError):
+    """Another live system writes to the cluster."""
+
+    def __init__(self, server: str, log: str, replica: str, lasts_s: float) -> None:
+        super().__init__(
+            f"the cluster at {server} is managed by another live system: log {log}, {replica}. Two systems would undo "
+            f"each other's work, so this one writes nothing. End the other one first (if it was killed, {lasts_s:g} s "
+            "are enough), work with its log (`--dir`, KOORD_POSTGRES), or run this one beside it: `koord up --shadow`, "
+            "KOORD_GATEWAY_SHADOW=true"
+        )
+
+
 def first_fact(recorded: str, found: str, where: str) -> ClusterIdentified | None:
     """Returns the event that records the cluster; None if the log has it.
 

@@ -164,8 +164,9 @@ class Runtime:
         self.follower = Follower(
             service.name, self.log, self.bus, service.follows, service.new_state, own=service.writes, store=self.store
         )
-        replica = environment.replica or f"{socket.gethostname()}/{os.getpid()}"
-        self.writer = LogWriter(self.database, self.bus, service.writes, f"{service.name}@{replica}", self.follower.own)
+        self.replica = environment.replica or f"{socket.gethostname()}/{os.getpid()}"
+        actor = f"{service.name}@{self.replica}"
+        self.writer = LogWriter(self.database, self.bus, service.writes, actor, self.follower.own)
         self.resources: Any = None
         self.prepared: Any = None  # the result of `stand_by`, for `lead`
         self.phase = "starting"

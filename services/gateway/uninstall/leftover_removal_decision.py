@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from services.gateway.kube_api.resources import CONFIG_MAPS, PODS, RESOURCES, Resource
-from services.gateway.needed_rbac_rules import CONFIGURATION_NAME
+from services.gateway.needed_rbac_rules import CONFIGURATION_NAME, LEASE_NAME
 from services.gateway.uninstall.field_ownership import Raw, describe, is_own, removals
 from services.gateway.uninstall.remove_batch_resources_from_zones import keep_zones
 from shared.events.intents import FieldsDesired, ObjectDesired
@@ -33,6 +33,7 @@ WEBHOOKS = (
     Resource("validatingwebhookconfigurations.admissionregistration.k8s.io", _REGISTRATION, "ValidatingWebhookConfiguration"),
 )  # fmt: skip
 SECRETS = Resource("secrets", "v1", "Secret", namespaced=True)
+LEASES = Resource("leases.coordination.k8s.io", "coordination.k8s.io/v1", "Lease", namespaced=True)
 
 
 class Search(NamedTuple):
@@ -88,6 +89,7 @@ def searches(secret: str) -> list[Search]:
     """
     found = [Search(each, creates=True, key=CONFIGURATION_NAME, labelled=True) for each in WEBHOOKS]
     found.append(Search(SECRETS, creates=True, key=secret, labelled=True))
+    found.append(Search(LEASES, creates=True, key=f"{secret.partition('/')[0]}/{LEASE_NAME}", labelled=True))
     written: dict[str, Search] = {}
     for right in (right for rights in DECLARED.values() for right in rights):
         if right.resource in STAYS or right.intent not in (FieldsDesired, ObjectDesired, PodUnschedulable):

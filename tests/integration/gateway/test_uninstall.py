@@ -21,6 +21,7 @@ from tests.support.pods import written_pod
 
 PREFIX = "quota.scheduling.koordinator.sh/"
 CERTIFICATES = "/api/v1/namespaces/koordinator-system/secrets/koordstream-webhook-certs"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/koordinator-system/leases/koordstream"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/koordinator-system/deployments"
 WEBHOOKS = f"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/{CONFIGURATION_NAME}"
 BATCH = {"kubernetes.io/batch-cpu": "1000"}
@@ -43,6 +44,12 @@ async def write(kubeconfig: str, *desired: ObjectDesired | FieldsDesired) -> Non
         labels = {"app.kubernetes.io/managed-by": "koordstream"}
         name = {"name": "koordstream-webhook-certs", "labels": labels}
         await put_object(api, CERTIFICATES, {"kind": "Secret", "apiVersion": "v1", "metadata": name}, None, "secrets")
+        lease = {
+            "kind": "Lease",
+            "apiVersion": "coordination.k8s.io/v1",
+            "metadata": {"name": "koordstream", "labels": labels},
+        }
+        await put_object(api, LEASE, lease, None, "leases")
         kind = {"kind": "ValidatingWebhookConfiguration", "apiVersion": "admissionregistration.k8s.io/v1"}
         webhook = {
             "name": "dead.koordinator.sh",
@@ -113,6 +120,7 @@ def test_what_the_system_made_is_removed_and_what_a_user_made_stays(own_cluster:
     planned = {
         ("validatingwebhookconfigurations", "koordstream-webhooks"): "delete",
         ("secrets", "koordinator-system/koordstream-webhook-certs"): "delete",
+        ("leases", "koordinator-system/koordstream"): "delete",
         ("elasticquotas", "default/team"): "remove fields",
         ("elasticquotas", "default/unused-root"): "delete",
         ("elasticquotas", "default/used-root"): "keep",
@@ -124,7 +132,7 @@ def test_what_the_system_made_is_removed_and_what_a_user_made_stays(own_cluster:
         ("configmaps", "koordinator-system/koordstream-checkpoint"): "delete",
     }
     assert left(cluster) == planned
-    assert "10 objects to change; nothing was written. Add --yes to do it." in uninstall(cluster).stdout
+    assert "11 objects to change; nothing was written. Add --yes to do it." in uninstall(cluster).stdout
     assert left(cluster) == planned, "a dry run writes nothing"
 
     labels = {"app": "gateway"}
@@ -134,7 +142,7 @@ def test_what_the_system_made_is_removed_and_what_a_user_made_stays(own_cluster:
     deployment = {"metadata": {"name": "koordstream-gateway"}, "spec": spec}
     cluster.api.call("POST", DEPLOYMENTS, deployment)
     dry = uninstall(cluster)
-    assert "10 objects to change" in dry.stdout
+    assert "11 objects to change" in dry.stdout
     scale = "kubectl -n koordinator-system scale deployment koordstream-gateway --replicas=0"
     assert dry.stderr.startswith("This may change yet, and --yes is refused: the Deployment")
     assert scale in dry.stderr

@@ -50,6 +50,10 @@ GATEWAY: Grants = SHADOW | {
 }
 CONFIGURATION: Grants = {("", "configmaps"): WATCH}  # in koordinator-system alone
 CHECKPOINT: Grants = {("", "configmaps koordstream-checkpoint"): {"create", "get", "patch"}}
+LEASE = {
+    ("coordination.k8s.io", "leases"): {"create"},
+    ("coordination.k8s.io", "leases koordstream"): {"get", "update"},
+}
 REJECTIONS: Grants = {  # one Event about each ConfigMap that may be rejected
     ("", "events koord-scheduler-config.148e44e4cb5b17e0"): {"create", "get", "patch"},
     ("", "events slo-controller-config.a00cb6d499b2cca7"): {"create", "get", "patch"},
@@ -75,7 +79,7 @@ def may(api: Api, verb: str, resource: str, group: str = "", namespace: str = "d
 
 
 def test_the_gateway_has_only_the_rights_of_its_effects_in_its_namespace(gateway: Api) -> None:
-    assert granted(gateway, NAMESPACE) == GATEWAY | CONFIGURATION | CHECKPOINT | REJECTIONS
+    assert granted(gateway, NAMESPACE) == GATEWAY | CONFIGURATION | CHECKPOINT | REJECTIONS | LEASE
 
 
 def test_the_gateway_applies_the_checkpoint_and_no_other_config_map(
@@ -167,7 +171,7 @@ def test_the_gateway_reads_watched_resources_and_writes_a_condition(gateway: Api
         gateway.call("DELETE", f"{collection}/reported-by-the-gateway")
 
 
-@pytest.mark.parametrize("file", ["checkpoint.yaml", "config-reader.yaml", "gateway.yaml", "shadow.yaml"])
+@pytest.mark.parametrize("file", ["checkpoint.yaml", "config-reader.yaml", "gateway.yaml", "lease.yaml", "shadow.yaml"])
 def test_each_rule_has_a_comment_with_its_purpose(file: str) -> None:
     text = (K8S / "rbac" / file).read_text()
     rules = [rule for part in yaml.safe_load_all(text) for rule in part.get("rules", ())]

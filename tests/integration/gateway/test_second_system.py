@@ -1,0 +1,115 @@
+"""Two systems with logs of their own on one API server: one writes, the other is refused, and both doctors say so."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from cli.dev.local_control_plane import Cluster
+from cli.doctor.all_checks import examine
+from cli.doctor.finding import Finding
+from cli.embedded import EmbeddedPostgres
+from cli.supervisor.endpoints import Endpoints
+from shared.events.cluster import ClusterIdentified
+from shared.log.admin.newest_events import newest
+from shared.log.database import Database
+from shared.log.reader import Row
+from tests.support.gateway_process import System, running
+
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/koordinator-system/leases/koordstream"
+
+
+def listed(rows: list[Row]) -> bool:
+    return any(row.type.endswith(".InitialListCompleted.v1") for row in rows)
+
+
+def lease(cluster: Cluster) -> dict[str, Any]:
+    found: dict[str, Any] = cluster.api.call("GET", LEASE)
+    return found
+
+
+async def log_id(database: str) -> str:
+    reading = Database(database)
+    try:
+        [found] = await newest(reading, "cluster", [ClusterIdentified])
+    finally:
+        await reading.close()
+    assert isinstance(found.record.event, ClusterIdentified)
+    return found.record.event.log
+
+
+async def doctor(database: str, folder: Path) -> list[Finding]:
+    return [one for one in await examine(Endpoints(database, ""), folder) if one.area == "cluster"]
+
+
+def folder_in(parent: Path, name: str) -> Path:
+    (parent / name).mkdir()
+    return parent / name
+
+
+async def test_a_second_system_that_would_write_to_the_cluster_is_refused_and_both_doctors_name_the_other(
+    kubeconfig: Path, database: str, postgres: EmbeddedPostgres, template: str, tmp_path: Path, cluster: Cluster
+) -> None:
+    other = await postgres.create_database("second_system", template)
+    async with running(kubeconfig, database, folder_in(tmp_path, "first")) as first:
+        await first.until(listed)
+        held = lease(cluster)["spec"]["holderIdentity"]
+        assert held.startswith(await log_id(database) + "/")
+        async with running(kubeconfig, other, folder_in(tmp_path, "second")) as second:
+            await second.gateway.ended()
+            assert second.gateway.exit_code == 1
+            text = second.gateway.log.read_text()
+            assert "is managed by another live system" in text
+            assert held.partition("/")[2] in text
+            assert "KOORD_GATEWAY_SHADOW" in text
+            assert not any(row.type.endswith("Observed.v1") for row in await second.rows())
+            [refused] = [one for one in await doctor(other, tmp_path) if one.severity == "error"]
+            assert f"another live one manages the cluster, log {held.partition('/')[0]}" in refused.what
+        await first.until(lambda rows: any(row.type.endswith(".SecondSystemRefused.v1") for row in rows))
+        assert first.gateway.running
+        [warning] = [one for one in await doctor(database, tmp_path) if one.severity == "warning"]
+        assert "another system was refused" in warning.what
+        assert await log_id(other) in warning.what
+        assert "koordstream/refused" not in lease(cluster)["metadata"].get("annotations", {})
+    assert first.gateway.exit_code == 0
+    async with running(kubeconfig, other, folder_in(tmp_path, "third")) as third:  # the first has ended and released it
+        await third.until(listed)
+        assert not [one for one in await doctor(other, tmp_path) if one.severity == "error"]
+    await postgres.drop_database("second_system")
+
+
+async def test_a_system_in_shadow_mode_runs_beside_another(
+    kubeconfig: Path, database: str, postgres: EmbeddedPostgres, template: str, tmp_path: Path, cluster: Cluster
+) -> None:
+    other = await postgres.create_database("beside_system", template)
+    async with running(kubeconfig, database, folder_in(tmp_path, "first")) as first:
+        await first.until(listed)
+        held = lease(cluster)["spec"]["holderIdentity"]
+        env = {"KOORD_GATEWAY_SHADOW": "true"}
+        async with running(kubeconfig, other, folder_in(tmp_path, "second"), env) as second:
+            await second.until(listed)
+            assert lease(cluster)["spec"]["holderIdentity"] == held
+    await postgres.drop_database("beside_system")
+
+
+async def test_a_system_that_was_killed_is_followed_once_its_lease_has_expired(
+    kubeconfig: Path, database: str, postgres: EmbeddedPostgres, template: str, tmp_path: Path, cluster: Cluster
+) -> None:
+    other = await postgres.create_database("next_system", template)
+    short = {"KOORD_GATEWAY_LEASE_S": "2"}
+    async with running(kubeconfig, database, folder_in(tmp_path, "first"), short) as first:
+        await first.until(listed)
+        await asyncio.to_thread(first.gateway.kill)
+        async with running(kubeconfig, other, folder_in(tmp_path, "second")) as second:
+            await second.until(listed)
+            assert lease(cluster)["spec"]["holderIdentity"].startswith(await log_id(other))
+            await asyncio.to_thread(first.gateway.start)
+            await first.gateway.ended()
+            assert "is managed by another live system" in first.gateway.log.read_text()
+            await until_stays(second)
+    await postgres.drop_database("next_system")
+
+
+async def until_stays(system: System) -> None:
+    """Waits until the holder has recorded the refusal; it goes on."""
+    await system.until(lambda rows: any(row.type.endswith(".SecondSystemRefused.v1") for row in rows))
+    assert system.gateway.running
