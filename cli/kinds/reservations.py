@@ -1,4 +1,4 @@
-"""Reservations: where each is, what it holds and who uses it."""
+"""Reservations, and pods in operating mode: where each is, what it holds and who uses it."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -6,23 +6,27 @@ from operator import attrgetter
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from cli.kinds.kind import Column, Kind, get_command
 from cli.scheduling.recorded_state import scheduler_state
 from cli.scheduling.waiting_answers import pending_in
 from cli.scheduling.why_reservation import expires_at, held_amounts, users_of
 from cli.terminal.amounts import human_amounts, readable_amounts
+from services.scheduler.cache.reservation_holds import used_reservation
 from services.scheduler.explain.waiting_order_config import rules_in_force
 from services.scheduler.explain.waiting_pods import waiting_pods
-from services.scheduler.state.other_watched_resources import RESERVATIONS
+from services.scheduler.state.other_watched_resources import OPERATING_PODS, RESERVATIONS
+from services.scheduler.state.scheduler_state import SchedulerState
 from shared.domain.reservation import PENDING, problem_of, read_reservation
 from shared.log.admin.session import reading
 
 
 class ReservationListed(msgspec.Struct, frozen=True):
-    """A Reservation.
+    """A Reservation, or a running pod in operating mode `Reservation`.
 
     Attributes:
+        name: of such a pod, `pod/NAMESPACE/NAME`.
         holds, used: resource -> amount, cpu in milli-cores, memory in bytes.
         problem: why it cannot be placed, or what it waits for; empty for one that is placed or has ended.
     """
@@ -38,13 +42,29 @@ class ReservationListed(msgspec.Struct, frozen=True):
 
 
 async def read(postgres: str) -> Sequence[ReservationListed]:
-    """Reads all Reservations, by name."""
+    """Reads all Reservations, by name, then the pods in operating mode."""
     async with reading(postgres) as log:
         view = await scheduler_state(log)
         waiting = waiting_pods(view, rules_in_force(view), time.time_ns())
         pending = await pending_in(log, view, [each for each in waiting if each.pod_class.reserves])
     waits_for = {each.pod_uid: each.waits_for for each in pending}
-    return [_listed(name, body, waits_for) for name, body in sorted(view.objects.get(RESERVATIONS, {}).items())]
+    listed = [_listed(name, body, waits_for) for name, body in sorted(view.objects.get(RESERVATIONS, {}).items())]
+    return [*listed, *_operating(view)]
+
+
+def _operating(view: SchedulerState) -> list[ReservationListed]:
+    """Returns the pods in operating mode, by name; used by the pod that the annotation names, else by those placed in
+    them.
+    """
+    there = {uid: body for uid, body in view.objects.get(OPERATING_PODS, {}).items() if uid in view.pods}
+    users: dict[str, list[str]] = {uid: [] for uid in there}
+    for pod in view.pods.values() if there else ():
+        assignment = pod.assignment()
+        if assignment is not None and (uid := used_reservation(assignment.allocation)) in users:
+            users[uid].append(pod.name)
+    found = ((_listed(f"pod/{view.pods[uid].name}", body, {}), users[uid]) for uid, body in there.items())
+    listed = [replace(each, used_by=each.used_by or tuple(sorted(placed))) for each, placed in found]
+    return sorted(listed, key=attrgetter("name"))
 
 
 def _listed(name: str, body: Mapping[str, Any], waits_for: Mapping[str, str]) -> ReservationListed:
@@ -80,4 +100,7 @@ KIND = Kind(
     ),
 )
 
-get = get_command(KIND, "List Reservations: where each is, what it holds, who uses it, and when it expires.")
+get = get_command(
+    KIND,
+    "List Reservations and pods in operating mode: where each is, what it holds, who uses it, and when it expires.",
+)

@@ -23,6 +23,13 @@ def _since(item: PendingPod) -> str:
     return age((datetime.now(UTC) - datetime.fromisoformat(item.since)).total_seconds())
 
 
+def _waits_for(item: PendingPod) -> str:
+    start = item.estimated_start
+    if start is None or not start.latest:
+        return item.waits_for
+    return f"{item.waits_for}; estimated start {start.earliest} to {start.latest}"
+
+
 def _next_try(item: PendingPod) -> str:
     return second(datetime.fromisoformat(item.next_attempt)) if item.next_attempt else "-"
 
@@ -42,7 +49,7 @@ KIND = Kind(
         Column("state", attrgetter("state"), is_wide=True),
         Column("next try", _next_try, is_wide=True),
         Column("scheduler", attrgetter("scheduler"), is_wide=True),
-        Column("waits for", attrgetter("waits_for")),
+        Column("waits for", _waits_for),
     ),
     is_namespaced=True,
     complete=name_completion.pods,

@@ -6,10 +6,12 @@ from datetime import datetime
 
 import msgspec
 
+from cli.scheduling.gang_start import StartEstimate, start_estimate
 from cli.scheduling.recorded_state import scheduler_state
 from cli.terminal.amounts import human_amounts
 from cli.terminal.durations import instant_of, second
-from services.scheduler.explain.waiting_order_config import rules_in_force
+from services.scheduler.explain.gang_status import gang_status
+from services.scheduler.explain.waiting_order_config import QueueRules, rules_in_force
 from services.scheduler.explain.waiting_pods import WaitingPod, waiting_pods
 from services.scheduler.plugins.registry import text
 from services.scheduler.state.scheduler_state import SchedulerState
@@ -18,6 +20,9 @@ from shared.log.codec import Codec
 from shared.log.reader import LogReader
 
 CONTEXT = "scheduling"
+
+MOST_ESTIMATED = 20
+"""Gangs whose start is estimated in a list, the first ones of the queue: each takes up to a tenth of a second."""
 
 
 class Refusal(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -46,6 +51,8 @@ class PendingPod(msgspec.Struct, frozen=True):
         nodes: number of nodes at the last attempt; refused_by: its reasons.
         short: what its quota lacks for it: resource -> amount.
         last_attempt, next_attempt: instants; empty for none.
+        estimated_start: of its gang; None for a pod without one, for a gang that does not wait as a whole, and behind
+            the first MOST_ESTIMATED gangs.
     """
 
     namespace: str
@@ -68,6 +75,7 @@ class PendingPod(msgspec.Struct, frozen=True):
     nodes: int
     refused_by: tuple[Refusal, ...]
     short: dict[str, int]
+    estimated_start: StartEstimate | None = None
 
 
 def queue_place(place: int, before: str = "") -> str:
@@ -82,7 +90,19 @@ async def read_pending(log: LogReader, only: Iterable[str] | None = None) -> lis
         only: their names, `namespace/name`; all of them without it.
     """
     view = await scheduler_state(log)
-    return await pending_in(log, view, waiting_pods(view, rules_in_force(view), time.time_ns()), only)
+    rules, now_ns = rules_in_force(view), time.time_ns()
+    found = await pending_in(log, view, waiting_pods(view, rules, now_ns), only)
+    return _with_estimates(found, view, rules, now_ns)
+
+
+def _with_estimates(
+    found: Sequence[PendingPod], view: SchedulerState, rules: QueueRules, now_ns: int
+) -> list[PendingPod]:
+    """Returns the pods with the estimated starts of their gangs."""
+    gangs = list(dict.fromkeys(each.gang for each in found if each.gang and each.place))[:MOST_ESTIMATED]
+    statuses = {gang: gang_status(view, rules, gang) for gang in gangs}
+    starts = {gang: start_estimate(view, status, now_ns) for gang, status in statuses.items() if status is not None}
+    return [msgspec.structs.replace(each, estimated_start=starts.get(each.gang)) for each in found]
 
 
 async def pending_in(

@@ -9,6 +9,7 @@ import pytest
 from click.testing import Result
 
 from shared.domain import gang
+from shared.domain.operating_mode_pod import CURRENT_OWNER
 from shared.events import Cause, Draft
 from shared.events.cluster import EvictionPaused, EvictionsHeld, ObjectObserved
 from shared.events.intents import EvictionRequested
@@ -20,6 +21,7 @@ from tests.integration.cli.recorded_log import Log, run
 from tests.integration.cli.recorded_world import begin, write
 from tests.support.reservations import available, observe, reservation
 from tests.support.scheduling_world import START_NS, World, node, pod
+from tests.unit.scheduler.test_operating_mode_pods import operating, web
 
 REASON = "preempted by d/boss of priority 9000 on node n"
 SPENT = "namespace d: 1 evictions in 300 s"
@@ -106,6 +108,12 @@ async def test_the_start_of_a_waiting_gang_is_estimated_from_the_waits_of_simila
     assert "(in 1 h 40 m to 1 h 57 m), by the waits of 20 gangs with similar quota, priority class, QoS" in shown
     described = (await run(Log(database), "describe", "gang", "d/train")).stdout
     assert "Start:         between " in described
+    rows = json.loads((await run(Log(database), "pending", "-A", "-o", "json")).stdout)["items"]
+    starts = {each["name"]: each["estimated_start"] for each in rows}
+    assert abs(datetime.fromisoformat(starts["train-a"]["latest"]).timestamp() - latest) < 5
+    assert (starts["short-a"], starts["owner"]) == (None, None)
+    _, row = (await run(Log(database), "pending", "train-c", "-n", "d")).stdout.splitlines()
+    assert f"(1 of 1 nodes); estimated start {starts['train-c']['earliest'][:14]}" in row
 
 
 async def test_a_gang_with_a_planned_start_names_the_pods_and_nodes_that_it_waits_for(database: str) -> None:
@@ -259,3 +267,23 @@ async def test_gangs_reservations_pods_and_nodes_are_listed(log: Log) -> None:
     assert lines(await run(log, "get", "nodes"))[1][:6] == ["n", "Unknown", "2", "3", "of", "8"]
     absent = await run(log, "get", "gang", "d/nosuch")
     assert absent.stderr == "koord: there is no gang 'd/nosuch'; `koord get gangs -A` shows those there are\n"
+
+
+async def test_running_pods_in_operating_mode_are_listed_with_the_reservations(database: str) -> None:
+    def world() -> World:
+        world = _world()
+        world.add_pod(operating("warm", "2", on="n"))
+        world.add_pod(operating("named", "1", on="n", annotations={CURRENT_OWNER: '{"namespace":"d","name":"o"}'}))
+        world.add_pod(operating("starting", "1", on="n", conditions=()))
+        world.add_pod(web("user", "2"))
+        world.read()
+        world.cycles()
+        return world
+
+    await write(await asyncio.to_thread(world), database)
+    listed = json.loads((await run(Log(database), "get", "reservations", "-o", "json")).stdout)["items"]
+    rows = {each["name"]: each for each in listed}
+    assert list(rows) == ["huge", "web", "pod/d/named", "pod/d/warm"]
+    assert (rows["pod/d/warm"]["node"], rows["pod/d/warm"]["phase"]) == ("n", "Available")
+    assert (rows["pod/d/warm"]["holds"], rows["pod/d/warm"]["used_by"]) == ({"cpu": 2000}, ["d/user"])
+    assert rows["pod/d/named"]["used_by"] == ["d/o"]
