@@ -8,6 +8,7 @@ import gc
 import os
 import resource
 import time
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +16,7 @@ from typing import NamedTuple
 import click
 import msgspec
 
-from cli.bench.scheduler_workloads import KINDS, MEMORY_MIB, NOW_NS, node, nodes, pods, refused_pods
+from cli.bench.scheduler_workloads import KINDS, MEMORY_MIB, NOW_NS, gpu_devices, node, nodes, pods, refused_pods
 from cli.bench.scheduler_workloads import reservations as held_capacity
 from cli.terminal.output import show_table
 from services.scheduler.in_memory_scheduler import InMemoryScheduler
@@ -184,6 +185,7 @@ def measure(workload: Workload, batch: int) -> SchedulerFigures:
     engine = InMemoryScheduler(workload.config)
     earlier_ns = NOW_NS - BACKOFF_NS
     engine.observe(nodes(workload.nodes, workload.numa_nodes), earlier_ns)
+    engine.observe(_devices_of(workload), earlier_ns)
     engine.observe(held_capacity(workload.reservations, workload.nodes, workload.pods_each), earlier_ns)
     engine.observe(refused_pods(workload.refused_classes), earlier_ns)
     while engine.decide(earlier_ns, batch):  # the nodes are read into the arrays, and the first pods are refused
@@ -245,6 +247,7 @@ def placements(workload: Workload, batch: int) -> dict[str, str]:
     """Returns the node of each pod, by uid, in cycles of `batch` pods."""
     engine = InMemoryScheduler(workload.config)
     engine.observe(nodes(workload.nodes, workload.numa_nodes), NOW_NS)
+    engine.observe(_devices_of(workload), NOW_NS)
     engine.observe(held_capacity(workload.reservations, workload.nodes, workload.pods_each), NOW_NS)
     engine.observe(pods(workload.kind, 0, workload.pods), NOW_NS)
     chosen: dict[str, str] = {}
@@ -254,6 +257,10 @@ def placements(workload: Workload, batch: int) -> dict[str, str]:
             break
         chosen |= here
     return chosen
+
+
+def _devices_of(workload: Workload) -> Iterator[Event]:
+    return gpu_devices(workload.nodes if workload.kind in ("gpu", "gpu-joint") else 0)
 
 
 def _placed(events: tuple[Event, ...]) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 import msgspec
 
 from services.scheduler.state.other_watched_resources import (
+    DEVICES,
     NETWORK_TOPOLOGIES,
     NODE_TOPOLOGIES,
     POD_GROUPS,
@@ -43,6 +44,22 @@ TOO_MANY_CORES = 1_000
 """Cores that pods of refused classes request at least: no node has them."""
 
 NO_LABELS: Mapping[str, str] = {}
+
+GPUS = 8
+GPU_CORE, GPU_RATIO, GPU_MEMORY = (
+    "koordinator.sh/gpu-core",
+    "koordinator.sh/gpu-memory-ratio",
+    "koordinator.sh/gpu-memory",
+)
+GPU_REQUESTS: tuple[Mapping[str, str], ...] = (
+    {"koordinator.sh/gpu": "50"},
+    {"koordinator.sh/gpu": "100"},
+    {"koordinator.sh/gpu": "25"},
+    {"koordinator.sh/gpu": "200"},
+    {GPU_MEMORY: "20Gi"},
+    {"koordinator.sh/gpu": "100"},
+)
+_SAME_SWITCH = '{"deviceTypes":["gpu","rdma"],"requiredScope":"SamePCIe"}'
 
 _AT = instant_text(NOW_NS)
 _SCHEDULER = "koord-scheduler"
@@ -187,11 +204,23 @@ def numa(_: int) -> PodSpec:
     return _spec(4_000, 8_192)
 
 
+def gpu(number: int) -> PodSpec:
+    """Returns pods with parts of GPUs, whole ones, and several, mixed."""
+    return _spec(250, 512, GPU_REQUESTS[number % len(GPU_REQUESTS)])
+
+
+def gpu_joint(number: int) -> PodSpec:
+    """Returns pods with whole GPUs and a network card below the same PCIe switch."""
+    return _spec(250, 512, {"koordinator.sh/gpu": "100" if number % 2 else "200", "koordinator.sh/rdma": "1"})
+
+
 KINDS: Mapping[str, Callable[[int], PodSpec]] = {
     "equal": equal,
     "different": different,
     "constrained": constrained,
     "numa": numa,
+    "gpu": gpu,
+    "gpu-joint": gpu_joint,
 }
 """What the pods of a run have in common."""
 
@@ -203,8 +232,11 @@ def pods(kind: str, first: int, count: int) -> Iterator[PodObserved]:
     spec, apart = KINDS[kind], kind == "constrained"
     for number in range(first, first + count):
         labels = _service(number if apart else 0) | (_LSR if kind == "numa" else {})
+        notes = {"scheduling.koordinator.sh/device-joint-allocate": _SAME_SWITCH} if kind == "gpu-joint" else None
         name, uid = f"pod-{number:07}", f"5f0e2a1c-77aa-4f10-9d3c-{number:012}"
-        metadata = Metadata(name=name, namespace="bench", uid=uid, labels=labels, creation_timestamp=_AT)
+        metadata = Metadata(
+            name=name, namespace="bench", uid=uid, labels=labels, annotations=notes, creation_timestamp=_AT
+        )
         yield PodObserved(
             pod=f"bench/{name}",
             pod_uid=uid,
@@ -248,12 +280,56 @@ def reservations(count: int, node_count: int, pods_each: int) -> Iterator[Object
         yield ObjectObserved(resource=RESERVATIONS, name=name, uid=f"uid-{name}", object=body)
 
 
+def gpu_devices(count: int) -> Iterator[NodeObserved | ObjectObserved]:
+    """Yields the Devices of so many nodes, with eight GPUs and four network cards, and the nodes with their amounts."""
+    for number in range(count):
+        name = f"node-{number:06}"
+        cards: list[dict[str, object]] = [
+            {
+                "type": "gpu",
+                "minor": minor,
+                "id": f"GPU-{name}-{minor}",
+                "health": True,
+                "resources": {GPU_CORE: "100", GPU_RATIO: "100", GPU_MEMORY: "80Gi"},
+                "topology": _below(minor // 2),
+            }
+            for minor in range(GPUS)
+        ]
+        cards += [
+            {
+                "type": "rdma",
+                "minor": minor,
+                "id": f"mlx5_{minor}",
+                "health": True,
+                "resources": {"koordinator.sh/rdma": "100"},
+                "topology": _below(minor),
+            }
+            for minor in range(GPUS // 2)
+        ]
+        body = {"metadata": {"name": name}, "spec": {"devices": cards}}
+        yield ObjectObserved(resource=DEVICES, name=name, uid=f"device-{name}", object=body)
+        observed = node(number)
+        amounts = {GPU_CORE: f"{100 * GPUS}", GPU_RATIO: f"{100 * GPUS}", GPU_MEMORY: f"{80 * GPUS}Gi"}
+        amounts |= {"koordinator.sh/gpu": f"{100 * GPUS}", "koordinator.sh/rdma": f"{50 * GPUS}"}
+        allocatable = {**(observed.object.status.allocatable or {}), **amounts}
+        yield NodeObserved(
+            node=name,
+            object=msgspec.structs.replace(
+                observed.object, status=NodeStatus(allocatable=allocatable, capacity=allocatable)
+            ),
+        )
+
+
+def _below(switch: int) -> dict[str, object]:
+    return {"socketID": switch // 2, "nodeID": switch // 2, "pcieID": f"pcie-{switch}"}
+
+
 def _service(number: int) -> dict[str, str]:
     return {"app": f"service-{number % SERVICES}"}
 
 
-def _spec(milli_cores: int, mebibytes: int) -> PodSpec:
-    requests = {"cpu": f"{milli_cores}m", "memory": f"{mebibytes}Mi"}
+def _spec(milli_cores: int, mebibytes: int, more: Mapping[str, str] = NO_LABELS) -> PodSpec:
+    requests = {"cpu": f"{milli_cores}m", "memory": f"{mebibytes}Mi", **more}
     return PodSpec(
         scheduler_name=_SCHEDULER,
         containers=(Container(name="main", resources=ResourceRequirements(requests=requests)),),

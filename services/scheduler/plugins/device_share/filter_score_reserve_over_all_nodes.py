@@ -54,6 +54,7 @@ class DeviceState(PluginCycleState):
         self._gone: dict[int, list[Allocation]] = {}
         self._back: dict[int, list[Allocation]] = {}
         self._changed: dict[int, CachedDevices] = {}
+        self._numbers: Int64 | None = None  # of the states by row; 0: not computed since a step changed it
 
     def applies_to(self, pod_class: PodClass) -> bool:
         """Returns True where the class requests devices and a node has some, whatever the requested amounts."""
@@ -117,13 +118,23 @@ class DeviceState(PluginCycleState):
         if not len(places):
             return found
         which = places + (rows.start or 0) if isinstance(rows, slice) else np.asarray(rows)[places]
-        numbers = self._cache.state_numbers(which).copy()
-        for row in self._more.keys() | self._gone.keys() | self._back.keys():
-            numbers[row] = self._state(row).number
-        _, first, state_of = np.unique(numbers[which], return_index=True, return_inverse=True)
+        numbers = self._numbers_in(which)
+        _, first, state_of = np.unique(numbers, return_index=True, return_inverse=True)
         admissions = (self._admission(requested, row) for row in which[first].tolist())
         found[places] = np.array([of_state(admission) for admission in admissions], np.int64)[state_of]
         return found
+
+    def _numbers_in(self, rows: Int64) -> Int64:
+        """[rows]: the numbers of the nodes' states, with the steps of the cycle."""
+        if self._numbers is None:
+            self._numbers = self._cache.state_numbers(np.flatnonzero(self._known)).copy()
+            for row in self._more.keys() | self._gone.keys() | self._back.keys():
+                self._numbers[row] = 0
+        numbers = self._numbers[rows]
+        for place in np.flatnonzero(numbers == 0).tolist():
+            row = int(rows[place])
+            numbers[place] = self._numbers[row] = self._state(row).number
+        return numbers
 
     # look-ahead
 
@@ -160,7 +171,7 @@ class DeviceState(PluginCycleState):
         """Counts the devices of the pod."""
         if allocation := allocation_of(annotations):
             self._more.setdefault(row, []).append(allocation)
-            before = self._changed.pop(row, None)
+            before = self._drop_state(row)
             if before is not None and row not in self._gone and row not in self._back:
                 self._changed[row] = self._cache.after(row, before, allocation, self._more[row])
 
@@ -170,7 +181,7 @@ class DeviceState(PluginCycleState):
             self._more[row].pop()
             if not self._more[row]:
                 del self._more[row]
-            self._changed.pop(row, None)
+            self._drop_state(row)
 
     def release(self, assignment: Assignment, row: int, sign: int) -> None:
         """Frees the devices of a running pod, or counts them again."""
@@ -185,7 +196,12 @@ class DeviceState(PluginCycleState):
                 del ends[row]
         else:
             begins.setdefault(row, []).append(allocation)
-        self._changed.pop(row, None)
+        self._drop_state(row)
+
+    def _drop_state(self, row: int) -> CachedDevices | None:
+        if self._numbers is not None:
+            self._numbers[row] = 0
+        return self._changed.pop(row, None)
 
     def _added(self, row: int) -> Sequence[Allocation]:
         if row not in self._back:
