@@ -6,24 +6,24 @@ observed there. Hints and trials below given NUMA nodes, which no decision of th
 the very objects that the cycle works with.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 import yaml
 
+from cli.parity.runners.scheduler.device_reservations import NodeWithReservations
+from cli.parity.runners.scheduler.device_words import SUCCESS, free_amounts, plain, status_of
 from cli.parity.runners.scheduler.evaluation import agree
 from cli.parity.runners.scheduler.recorded_cluster import Cluster, Tried
 from services.scheduler.plugins.device_share.admission_to_one_node import DeviceAdmission, matched_templates
 from services.scheduler.plugins.device_share.allocation_annotation import allocation_of, annotation_for
-from services.scheduler.plugins.device_share.device_usage import Allocation, DeviceUsage, less
-from services.scheduler.plugins.device_share.devices_of_node import NodeDevices
+from services.scheduler.plugins.device_share.device_usage import Allocation, DeviceUsage
 from services.scheduler.plugins.device_share.node_cache import DeviceCache
 from services.scheduler.plugins.device_share.numa_hints import device_hints
 from services.scheduler.plugins.device_share.plugin import DeviceShare
 from services.scheduler.plugins.device_share.pod_device_requests import DeviceRequests, RequestedDevices
 from services.scheduler.plugins.helper.rejections import Rejection
-from services.scheduler.plugins.registry import text
 from shared.kube.gpu_templates import CONFIG_MAP, KEY
 from shared.kube.pod import Pod
 from shared.kube.quantity import amounts
@@ -31,7 +31,6 @@ from shared.kube.resource_names import DEVICES
 from shared.kube.system_annotations import DEVICE_ALLOCATED
 
 NAME = "DeviceShare"
-SUCCESS = {"code": "Success"}
 _NODE: Mapping[str, Any] = {"metadata": {"name": "node-1"}}
 
 Json = Mapping[str, Any]
@@ -97,7 +96,10 @@ class DeviceCluster(Cluster):
                 requested.requests, self._plugin.settings, self.engine.cache.cluster_objects.gpu_templates
             )
             admission = DeviceAdmission(requested.requests, node, self._plugin.settings, templates)
-            found = {"preFilter": SUCCESS, **self._requests(requested.requests), **self._before(admission)}
+            found = {"preFilter": SUCCESS, **self._requests(requested.requests)}
+            if "reservations" in given:
+                return found | self._with_reservations(requested.requests)
+            found |= self._before(admission)
             if "numaAffinity" in given:
                 return found | self._within(tried, admission, frozenset(given["numaAffinity"]))
             return found | self._tried(tried)
@@ -136,14 +138,7 @@ class DeviceCluster(Cluster):
         devices, usage = admission.node.devices, admission.node.usage
         found: dict[str, Any] = {}
         if devices.known:
-            reported: dict[str, dict[str, Any]] = {}
-            for each in self._given["device"]["spec"]["devices"]:
-                reported.setdefault(each["type"], {})[str(each["minor"])] = amounts(each.get("resources", {}))
-            left = {
-                type_: {minor: free for minor, free in of_type.items() if free != reported[type_][minor]}
-                for type_, of_type in _free(devices, usage).items()
-            }
-            found["free"] = {type_: minors for type_, minors in left.items() if minors}
+            found["free"] = self._free_less_than_reported(usage)
         if not self._plugin.settings.aligns or not devices.known:
             return found | {"hints": None}
         hints = device_hints(admission)
@@ -154,6 +149,21 @@ class DeviceCluster(Cluster):
             for type_, of_type in hints.items()
         }
         return found | {"hints": plain}
+
+    def _free_less_than_reported(self, usage: DeviceUsage) -> dict[str, dict[str, dict[str, int]]]:
+        reported: dict[str, dict[str, Any]] = {}
+        for each in self._given["device"]["spec"]["devices"]:
+            reported.setdefault(each["type"], {})[str(each["minor"])] = amounts(each.get("resources", {}))
+        left = {
+            type_: {minor: free for minor, free in of_type.items() if free != reported[type_][minor]}
+            for type_, of_type in free_amounts(self._cache.devices(self._row), usage).items()
+        }
+        return {type_: minors for type_, minors in left.items() if minors}
+
+    def _with_reservations(self, requests: DeviceRequests) -> dict[str, Any]:
+        devices, running = self._cache.devices(self._row), self._cache.allocations(self._row)
+        node = NodeWithReservations(self._given, devices, requests, running, self._plugin.settings)
+        return {"free": self._free_less_than_reported(node.usage), **node.answer()}
 
     def _tried(self, tried: Tried) -> dict[str, Any]:
         """Describes the cycle that tried the pod."""
@@ -209,42 +219,13 @@ class DeviceCluster(Cluster):
 
     def _allocated(self, annotation: str, usage: DeviceUsage) -> dict[str, Any]:
         chosen = allocation_in_order(annotation)
-        after = _free(self._cache.devices(self._row), usage)
+        after = free_amounts(self._cache.devices(self._row), usage)
         left: dict[str, dict[str, Any]] = {}
         for device in chosen:
             left.setdefault(device.type, {})[str(device.minor)] = after[device.type][str(device.minor)]
-        return {"allocation": _plain(chosen), "annotation": annotation, "freeAfter": left}
+        return {"allocation": plain(chosen), "annotation": annotation, "freeAfter": left}
 
 
 def allocation_in_order(annotation: str) -> Allocation:
     """Returns the devices of an annotation, in order of choice."""
     return allocation_of({DEVICE_ALLOCATED: annotation})
-
-
-def status_of(rejection: object) -> dict[str, Any]:
-    """Returns a result in the recorded shape."""
-    if not isinstance(rejection, Rejection):
-        return dict(SUCCESS)
-    code = "Error" if rejection.error else "UnschedulableAndUnresolvable" if rejection.unresolvable else "Unschedulable"
-    return {"code": code, "reasons": sorted(text(*reason) for reason in rejection.reasons)}
-
-
-def _free(devices: NodeDevices, usage: DeviceUsage) -> dict[str, dict[str, dict[str, int]]]:
-    return {
-        type_: {
-            str(minor): less(device.total, usage.used.get(type_, {}).get(minor, {})) for minor, device in minors.items()
-        }
-        for type_, minors in devices.of_type.items()
-    }
-
-
-def _plain(chosen: Iterable[Any]) -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = {}
-    for device in chosen:
-        plain: dict[str, Any] = {"minor": device.minor, "resources": dict(device.amounts)}
-        if device.functions:
-            plain["vfs"] = [{"busID": bus, "minor": minor} for bus, minor in device.functions]
-        if device.template:
-            plain["template"] = device.template
-        found.setdefault(device.type, []).append(plain)
-    return found

@@ -64,10 +64,10 @@ def desired_devices(
         final: the allocation is made; else secondary devices are left out where they are well planned.
     """
     desired: dict[str, DesiredDevices] = {}
-    defers = not final and devices.well_planned and requests.gpu is not None and not requests.gpu.shared
-    primary = requests.joint[0] if requests.joint else GPU
+    has_whole_gpus = requests.gpu is not None and not requests.gpu.shared
+    defers = not final and devices.well_planned and has_whole_gpus and bool(requests.joint)
     for type_, requested in requests.of_type.items():
-        if type_ != primary and defers:
+        if defers and type_ != requests.joint[0]:
             continue
         there = devices.of_type.get(type_)
         if not there:

@@ -146,9 +146,12 @@ def view_of(
     used: dict[str, ByMinor] = {}
     in_use: dict[str, frozenset[int]] = {}
     for type_, offered in devices.of_type.items():
-        left = _free(devices, usage, type_, lifted)
+        whole = _free(devices, usage, type_, lifted)
+        left = _within(whole, lifted.required.get(type_))
         in_use[type_] = frozenset(
-            minor for minor, device in offered.items() if not is_zero(less(device.total, left.get(minor, device.total)))
+            minor
+            for minor, device in offered.items()
+            if not is_zero(less(device.total, left[minor] if minor in left else whole[minor]))
         )
         if all(map(is_zero, left.values())):
             continue
@@ -163,7 +166,7 @@ def view_of(
         if not minors:
             continue
         total[type_] = {minor: offered[minor].total for minor in minors}
-        free[type_] = {minor: left[minor] for minor in minors}
+        free[type_] = {minor: less(offered[minor].total, less(offered[minor].total, left[minor])) for minor in minors}
         used[type_] = {minor: less(offered[minor].total, left[minor]) for minor in minors}
     return DeviceView(devices, total, free, used, in_use, usage.functions)
 
@@ -176,11 +179,15 @@ def _free(devices: NodeDevices, usage: DeviceUsage, type_: str, lifted: Lifted) 
         if minor in freed:
             taken = less(taken, freed[minor])
         left[minor] = less(device.total, taken)
-    required = lifted.required.get(type_)
+    return left
+
+
+def _within(free: dict[int, Amounts], required: ByMinor | None) -> dict[int, Amounts]:
+    """Caps free amounts by those that the pod may use. As upstream has it, names of one alone are not compared."""
     if required is None:
-        return left
+        return free
     return {
-        minor: {name: min(size, limits[name]) for name, size in left[minor].items() if name in limits}
+        minor: {name: min(size, limits[name]) for name, size in free[minor].items() if name in limits}
         for minor, limits in required.items()
-        if minor in left
+        if minor in free
     }

@@ -113,7 +113,7 @@ class NodeDevices:
         self.honors = policy == HONOR
 
     def _built_in(self) -> PartitionTable | None:
-        if self.vendor not in _BUILT_IN_VENDORS or self.model not in _WITH_BUILT_IN_TABLE:
+        if self.node_vendor not in _BUILT_IN_VENDORS or self.node_model not in _WITH_BUILT_IN_TABLE:
             return None
         return {
             size: tuple(Partition(tuple(range(first, first + size)), 1, 0) for first in range(0, 8, size))
