@@ -86,22 +86,22 @@ class MatchedReservations(NamedTuple):
     is_required: bool = False
 
     def base(self) -> Amounts:
-        """What counts twice: by owners, and by the reserve pods."""
+        """Returns the amounts that count twice: by owners, and by the reserve pods."""
         return summed((self.unmatched_used, *(each.allocated for each in self.matched)))
 
     def scored(self, held: HeldDevices) -> Lifted:
-        """What counts as free in the score of one of them."""
+        """Returns the amounts that count as free in the score of one of them."""
         lifted = self.lifted(held)
         return lifted._replace(required=held.remained) if held.is_restricted and held.remained else lifted
 
     def lifted(self, held: HeldDevices) -> Lifted:
-        """What is free for an owner of one of them."""
+        """Returns the amounts that are free for an owner of one of them."""
         freed = summed((self.base(), held.remained))
         preferred = {type_: frozenset(minors) for type_, minors in held.allocatable.items()}
         return Lifted(freed, held.required, preferred)
 
     def all_lifted(self) -> Lifted:
-        """What is free on the node with all of them lifted."""
+        """Returns the amounts that are free on the node with all of them lifted."""
         return Lifted(summed((self.unmatched_used, *(each.allocatable for each in self.matched))))
 
 
