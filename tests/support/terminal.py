@@ -18,11 +18,14 @@ CTRL_C = b"\x03"
 class Terminal:
     """Runs `koord` with these arguments on a terminal of 120 columns; killed at the end of the block."""
 
-    def __init__(self, arguments: Sequence[str], env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, arguments: Sequence[str], env: Mapping[str, str] | None = None, program: Sequence[str] = ("-m", "cli")
+    ) -> None:
+        """Starts the command; `program` are the arguments by which Python runs `koord`."""
         self._keyboard, screen = pty.openpty()
         # A session with this terminal as its own, so that Ctrl-C becomes a signal as it does for a person.
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "cli", *arguments],
+            [sys.executable, *program, *arguments],
             stdin=screen,
             stdout=screen,
             stderr=screen,
