@@ -13,6 +13,7 @@ from cli.dev.fault_simulation.memory_api import Refused, key_of
 from cli.dev.fault_simulation.memory_bus import NO_FAULTS, Faults
 from cli.dev.fault_simulation.memory_log import KEEPALIVE_S
 from cli.dev.fault_simulation.plan import BadPlan, Step
+from cli.dev.fault_simulation.replica import GATEWAY
 from shared.events import Draft
 from shared.events.intents import EvictionRequested
 from shared.kube import resource_names
@@ -84,6 +85,10 @@ def _request_eviction(world: "World", step: Step) -> None:
     pod = world.api.objects["pods"].get(f"{cluster_objects.NAMESPACE}/{step.target}")
     node = pod["spec"].get("nodeName") if pod else None
     if pod is not None and node in world.agents:
+        world.operator.evictions_requested += 1
+        if world.operator.evictions_requested > GATEWAY.evictions_per_node:
+            # One that waits for budget becomes too old, but not where the clock of its service was ahead.
+            _watch_evictions(world)
         agent = world.agents[node]
         world.loop.spawn(agent.process, agent.request_eviction(pod["metadata"]["uid"]))
 
