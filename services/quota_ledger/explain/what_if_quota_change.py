@@ -35,7 +35,8 @@ def changed_runtimes(
     for quota, fields in changes.items():
         _, tree = tree_of(other, quota)
         declared = tree.quotas[quota].declared
-        others = {"weight": fields.get("max", {}), **fields} if quota in weigh_their_max else fields
+        # A weight that follows from the max comes last: a fault of both is one of the field that was given.
+        others = {**fields, "weight": fields.get("max", {}), **fields} if quota in weigh_their_max else fields
         updated = {field: {**getattr(declared, field), **amounts} for field, amounts in others.items()}
         after = msgspec.structs.replace(declared, **updated)
         for field in updated:

@@ -143,6 +143,12 @@ def test_what_if_rejects_a_change_that_the_ledger_would_reject(change: str, reas
         changed_runtimes(borrowed(), parsed((change,)))
 
 
+def test_what_if_names_the_field_that_was_given_although_the_weight_follows_from_it() -> None:
+    for change, field in (("a.max.cpu=-3", "max"), ("a.min.cpu=-1", "min")):
+        with pytest.raises(KoordError, match=f"quota a: {field} of cpu is negative"):
+            changed_runtimes(borrowed(), parsed((change,)), weigh_their_max=("a",))
+
+
 @pytest.mark.parametrize("settings", [{"scales_min": False}, {"guarantees": True}])
 def test_what_if_computes_with_the_settings_in_force(settings: dict[str, bool]) -> None:
     there = CapacitySet(tree="", total={"cpu": 8_000})
