@@ -68,6 +68,9 @@ def _compiled(expression: str) -> Any:
     path = expression.strip()
     if path.startswith("{") and path.endswith("}") and path.count("{") == 1:
         path = path[1:-1].strip()
+    if path.startswith("{") != path.endswith("}") and path.count("{") + path.count("}") == 1:
+        there, missing = "{}" if path.startswith("{") else "}{"
+        raise ValueError(f"{expression!r} has a {there!r} without a {missing!r}; add it, or leave both out")
     if path.startswith("{"):
         raise ValueError(f"{expression!r} is more than one path; pipe -o json into jq for templates such as range")
     if not path.startswith("$"):

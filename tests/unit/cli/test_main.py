@@ -175,6 +175,15 @@ def test_what_is_no_path_is_wrong_usage(path: str) -> None:
     assert (refused.exit_code, path in refused.stderr) == (2, True)
 
 
+@pytest.mark.parametrize(
+    ("path", "wrong"),
+    [("{.items[*].name", "has a '{' without a '}'"), (".items[*].name}", "has a '}' without a '{'")],
+)
+def test_a_forgotten_brace_is_named(path: str, wrong: str) -> None:
+    refused = CliRunner().invoke(koord, ["get", "pods", "-o", f"jsonpath={path}"])
+    assert (refused.exit_code, f"{path!r} {wrong}; add it, or leave both out" in refused.stderr) == (2, True)
+
+
 @pytest.mark.parametrize("arguments", [("why", "config", "slo"), ("why", "pdo", "web")])
 def test_a_kind_that_a_verb_does_not_have_is_named(arguments: tuple[str, ...]) -> None:
     refused = CliRunner().invoke(koord, list(arguments))
