@@ -49,6 +49,7 @@ class PodHistory:
 
     Attributes:
         pod: `namespace/name`; status, node, summary: as in Explanation, after the events so far.
+        refused: the refusal that the summary describes; None for any other summary.
     """
 
     def __init__(self, language: str) -> None:
@@ -58,7 +59,9 @@ class PodHistory:
         self.node = ""
         self.summary = "the log has no event about this pod"
         self.steps: list[Step] = []
+        self.refused: PodUnschedulable | None = None
         self._observed_pod: Pod | None = None
+        self._is_settled = False  # observed on a node, terminating, ended or deleted: no decision changes that
 
     def add(self, record: RecordedEvent) -> None:
         """Adds the next event; an observation in which nothing changed that anybody reads is left out."""
@@ -71,8 +74,22 @@ class PodHistory:
         self.steps.append(Step(f"{record.context}/{record.seq}", record.at_ns, event.type_name(), step))
 
     def _set(self, status: str, summary: str) -> str:
-        self.status, self.summary = status, summary
+        self.status, self.summary, self.refused = status, summary, None
         return summary
+
+    def _settle(self, status: str, summary: str) -> str:
+        """Sets a state that the API server has shown."""
+        self._is_settled = True
+        return self._set(status, summary)
+
+    def _decide(self, status: str, summary: str, node: str = "") -> str:
+        """Sets what a decision or its outcome changes: nothing once the pod is settled. The outcome of a binding may be
+        recorded after an observation of the pod on its node, and a rejection after its deletion.
+        """
+        if self._is_settled:
+            return summary
+        self.node = node
+        return self._set(status, summary)
 
     def _observed(self, event: PodObserved) -> str:
         """Describes an observation: a new state, else the fields that differ from the one before."""
@@ -87,12 +104,12 @@ class PodHistory:
     def _state_of(self, pod: Pod) -> str:
         """Sets the state that an observation shows; empty where it shows none that decisions did not make."""
         if pod.status.phase in ("Succeeded", "Failed"):
-            return self._set("ended", f"it ended: {pod.status.phase}")
+            return self._settle("ended", f"it ended: {pod.status.phase}")
         if pod.metadata.deletion_timestamp is not None:
-            return self._set("gone", f"{text('Deleting', language=self._language)}")
+            return self._settle("gone", f"{text('Deleting', language=self._language)}")
         if pod.spec.node_name:
             self.node = pod.spec.node_name
-            return self._set("bound", f"it is on {self.node}, {pod.status.phase or 'without a phase'}")
+            return self._settle("bound", f"it is on {self.node}, {pod.status.phase or 'without a phase'}")
         if self.status in _DECIDED:
             return ""
         if pod.spec.scheduling_gates:
@@ -102,46 +119,46 @@ class PodHistory:
         return self._set("waiting", f"it waits for scheduler {scheduler}")
 
     def _placed(self, event: PodPlaced) -> str:
-        self.node = event.node
         passed = "".join(f"; it passes {unit}, {_PASSES.get(why, why)}" for unit, why in event.passes.items())
-        return self._set("placed", f"cycle {event.cycle} placed it on {event.node}; the binding is under way{passed}")
+        placed = f"cycle {event.cycle} placed it on {event.node}; the binding is under way{passed}"
+        return self._decide("placed", placed, event.node)
 
     def _reserved(self, event: PlacementReserved) -> str:
-        self.node = event.node
         waits_for = {
             "unit": f"the other pods of {event.unit or 'its unit'} have no node yet",
             "volumes": "its volumes are being prepared",
             "owners": "pods that match its owners may use it",
         }.get(event.waits_for, event.waits_for)
-        return self._set("reserved", f"cycle {event.cycle} holds capacity for it on {event.node}: {waits_for}")
+        held = f"cycle {event.cycle} holds capacity for it on {event.node}: {waits_for}"
+        return self._decide("reserved", held, event.node)
 
     def _released(self, event: PlacementReleased) -> str:
-        self.node = ""
-        return self._set("waiting", f"the capacity held for it on {event.node} is free again: {event.reason}; it waits")
+        return self._decide(
+            "waiting", f"the capacity held for it on {event.node} is free again: {event.reason}; it waits"
+        )
 
     def _unschedulable(self, event: PodUnschedulable) -> str:
-        self.node = ""
-        return self._set("unschedulable", f"cycle {event.cycle} found no node: {event.message}")
+        refused = self._decide("unschedulable", f"cycle {event.cycle} found no node: {event.message}")
+        if not self._is_settled:
+            self.refused = event
+        return refused
 
     def _nominated(self, event: PodNominated) -> str:
         if not event.node:
-            self.node = ""
             lost = "its nomination ended: the capacity kept for it goes to a pod of higher priority; it waits"
-            return self._set("unschedulable", lost)
-        self.node = event.node
+            return self._decide("unschedulable", lost)
         if not event.victims:
             kept = f"cycle {event.cycle} keeps capacity for it on {event.node}: pods that are terminating free enough"
-            return self._set("nominated", f"{kept}; no other pod is evicted")
+            return self._decide("nominated", f"{kept}; no other pod is evicted", event.node)
         pairs = zip(event.victim_pods, event.victim_priorities, strict=True)
         victims = ", ".join(f"{pod} (priority {priority})" for pod, priority in pairs) or ", ".join(event.victims)
         budgets = _budgets(event)
         if event.quota:
             evicted = f"cycle {event.cycle} evicts pods of quota {event.quota} for it: {victims}; {budgets}"
-            return self._set("nominated", f"{evicted}; it is nominated for {event.node}")
+            return self._decide("nominated", f"{evicted}; it is nominated for {event.node}", event.node)
         others = f"; of {event.candidates} nodes where that helps, this one loses least" if event.candidates > 1 else ""
-        return self._set(
-            "nominated", f"cycle {event.cycle} evicts pods on {event.node} for it: {victims}; {budgets}{others}"
-        )
+        evicted = f"cycle {event.cycle} evicts pods on {event.node} for it: {victims}; {budgets}{others}"
+        return self._decide("nominated", evicted, event.node)
 
     def _eviction_requested(self, event: EvictionRequested) -> str:
         return f"its eviction is requested: {event.reason}"
@@ -150,37 +167,35 @@ class PodHistory:
         return f"it is not evicted: {event.reason}"
 
     def _bound(self, event: PodBound) -> str:
-        self.node = event.node
-        return self._set("bound", f"it is bound to {event.node}")
+        return self._decide("bound", f"it is bound to {event.node}", event.node)
 
     def _bind_rejected(self, event: BindRejected | BindFailed) -> str:
-        self.node = ""
-        return self._set("rejected", f"the binding failed and it is tried again: {event.reason}")
+        again = "" if self._is_settled else " and it is tried again"
+        return self._decide("rejected", f"the binding failed{again}: {event.reason}")
 
     def _bind_suppressed(self, _: BindSuppressed) -> str:
-        return self._set("suppressed", text("BindingSuppressed", language=self._language))
+        return self._decide("suppressed", text("BindingSuppressed", language=self._language), self.node)
 
     def _compared(self, event: PlacementCompared) -> str:
-        self.node = event.their_node
         bound = f"{event.scheduler} bound it to {event.their_node}"
         if event.our_node == event.their_node:
-            return self._set("bound", f"{bound}, as we would have")
+            return self._decide("bound", f"{bound}, as we would have", event.their_node)
         ours = "none passed our filters"
         if event.our_node:
             ours = f"we would have chosen {event.our_node} ({event.our_score})"
         if event.their_rejections:
             reasons = ", ".join(text(one.code, one.detail, self._language) for one in event.their_rejections)
-            return self._set("bound", f"{bound}, which we refuse: {reasons}; {ours}")
-        return self._set("bound", f"{bound} ({event.their_score} by our scores); {ours}")
+            return self._decide("bound", f"{bound}, which we refuse: {reasons}; {ours}", event.their_node)
+        return self._decide("bound", f"{bound} ({event.their_score} by our scores); {ours}", event.their_node)
 
     def _missing_permission(self, event: MissingPermission) -> str:
-        return self._set("rejected", f"the gateway may not do this; allow it to {event.rule}")
+        return self._decide("rejected", f"the gateway may not do this; allow it to {event.rule}", self.node)
 
     def _deleted(self, _: PodDeleted) -> str:
-        return self._set("gone", "it was deleted")
+        return self._settle("gone", "it was deleted")
 
     def _evicted(self, _: PodEvicted) -> str:
-        return self._set("gone", "it was evicted")
+        return self._settle("gone", "it was evicted")
 
     _descriptions: ClassVar[dict[type[Event], Callable[[Any, Any], str]]] = {
         PodObserved: _observed,

@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+import pytest
 
 from services.scheduler.explain.changed_fields import changed_fields
 from services.scheduler.explain.explain_pod import explain
@@ -10,7 +11,7 @@ from services.scheduler.explain.explanation_text import Explanation, render
 from services.scheduler.framework.reasons import summary
 from services.scheduler.plugins.registry import REGISTRY, text
 from shared.events import RecordedEvent
-from shared.events.cluster import PodBound
+from shared.events.cluster import MissingPermission, PodBound
 from shared.events.quota import (
     PodAdmissionDecided,
     PodAttached,
@@ -20,7 +21,7 @@ from shared.events.quota import (
     PodReleased,
     PodResized,
 )
-from shared.events.scheduling import CycleDecided
+from shared.events.scheduling import CycleDecided, PodPlaced
 from shared.kube.pod import PodCondition
 from tests.support.scheduling_world import World, metric, node, pod, thresholds, use
 
@@ -130,9 +131,42 @@ def test_the_newest_cycle_that_tried_the_pod_is_shown_though_its_outcome_was_the
     (tried, *_) = (each for each in world.cycle() if isinstance(each.event, CycleDecided))
     assert isinstance(tried.event, CycleDecided)
     assert [each.pod_uid for each in tried.event.pods] == ["p"]
-    evaluation = explain(history_of(world, "p")).evaluation
-    assert evaluation is not None
-    assert evaluation.event == f"scheduling/{tried.seq}"
+    explanation = explain(history_of(world, "p"))
+    assert explanation.evaluation is not None
+    assert explanation.evaluation.event == f"scheduling/{tried.seq}"
+
+
+@pytest.mark.parametrize("is_outcome_first", [True, False])
+def test_the_headline_of_a_running_pod_is_the_same_whichever_event_of_the_gateway_came_first(
+    is_outcome_first: bool,
+) -> None:
+    world = hot_and_calm()
+    [placed] = [each for each in world.cycle() if isinstance(each.event, PodPlaced)]
+    if is_outcome_first:
+        world.answer(placed, "bound")
+    world.add_pod(pod("p", on="calm", phase="Running"))
+    if not is_outcome_first:
+        world.answer(placed, "bound")
+    explanation = explain(history_of(world, "p"))
+    assert (explanation.status, explanation.node, explanation.summary) == ("bound", "calm", "it is on calm, Running")
+
+
+def test_a_deleted_pod_is_gone_although_its_binding_is_rejected_afterwards() -> None:
+    world = hot_and_calm()
+    [placed] = [each for each in world.cycle() if isinstance(each.event, PodPlaced)]
+    world.drop_pod("p")
+    world.answer(placed, "rejected")
+    explanation = explain(history_of(world, "p"))
+    assert (explanation.status, explanation.summary) == ("gone", "it was deleted")
+    assert explanation.steps[-1].text == "the binding failed: no"
+
+
+def test_a_pod_that_runs_is_not_refused_by_a_permission_that_its_eviction_lacks() -> None:
+    world = World()
+    world.add_pod(pod("p", on="n", phase="Running"))
+    world.observe(MissingPermission(name="d/p", rule="create pods/eviction", pod_uid="p"))
+    explanation = explain(history_of(world, "p"))
+    assert (explanation.status, explanation.summary) == ("bound", "it is on n, Running")
 
 
 def test_the_explanation_of_a_pod_counts_equal_pods_placed_before_it() -> None:
