@@ -4,10 +4,12 @@ Nothing is computed again. CycleDecided holds the evaluation of the pod's class,
 result, and the gateway's outcomes the end of the binding.
 """
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 
 from services.scheduler.explain.explanation_text import Evaluation, Explanation, Rejection, ScoredNode
 from services.scheduler.explain.pod_history import PodHistory
+from services.scheduler.framework.reasons import summary
 from services.scheduler.plugins.registry import text
 from shared.events import RecordedEvent
 from shared.events.scheduling import ClassEvaluated, CycleDecided, PlacementCompared, PodPlaced, PodUnschedulable
@@ -44,7 +46,7 @@ def explain(records: Iterable[RecordedEvent], pod_uid: str = "", language: str =
         pod_uid=uid,
         status=history.status,
         node=history.node,
-        summary=history.summary,
+        summary=_summary(history, cycles, evaluation),
         evaluation=evaluation,
         steps=tuple(history.steps),
     )
@@ -105,6 +107,26 @@ def _of_cycle(record: RecordedEvent, decided: PodPlaced | PodUnschedulable, lang
         rejected=_rejected(evaluated, language),
         best=_best(evaluated),
     )
+
+
+def _summary(history: PodHistory, cycles: Mapping[int, RecordedEvent], newest: Evaluation | None) -> str:
+    """Returns the history's summary; for a pod that was refused again for the same reason, that of its newest cycle."""
+    refused = history.refused
+    if refused is None or newest is None or newest.cycle <= refused.cycle or newest.node:
+        return history.summary
+    message, first = refused.message, cycles.get(refused.cycle)
+    evaluated = _of_cycle(first, refused, "en") if first is not None else None
+    if evaluated is not None and message == _message(evaluated):
+        message = _message(newest)
+    return f"cycle {newest.cycle} found no node, as cycle {refused.cycle} did before: {message}"
+
+
+def _message(evaluation: Evaluation) -> str:
+    """Returns the message that a condition has after this evaluation, unless it is one of a unit or of a quota."""
+    counts: Counter[str] = Counter()
+    for one in evaluation.rejected:
+        counts[text(one.code, one.detail)] += one.nodes
+    return summary(evaluation.nodes, counts)
 
 
 def _of_comparison(record: RecordedEvent, language: str) -> Evaluation:

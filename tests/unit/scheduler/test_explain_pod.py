@@ -136,6 +136,21 @@ def test_the_newest_cycle_that_tried_the_pod_is_shown_though_its_outcome_was_the
     assert explanation.evaluation.event == f"scheduling/{tried.seq}"
 
 
+def test_the_headline_is_of_the_newest_cycle_with_its_counts() -> None:
+    world = World()
+    world.add_node(node("n", cpu="1"))
+    world.add_pod(pod("p", cpu="2"))
+    world.read()
+    world.cycle()
+    world.add_node(node("m", cpu="1"))
+    world.wait(400)
+    world.read()
+    world.cycle()
+    assert explain(history_of(world, "p")).summary == (
+        "cycle 2 found no node, as cycle 1 did before: 0/2 nodes are available: 2 Insufficient cpu."
+    )
+
+
 @pytest.mark.parametrize("is_outcome_first", [True, False])
 def test_the_headline_of_a_running_pod_is_the_same_whichever_event_of_the_gateway_came_first(
     is_outcome_first: bool,
