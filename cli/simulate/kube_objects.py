@@ -12,6 +12,7 @@ import msgspec
 import yaml
 
 from cli.simulate import reservations, workloads
+from cli.simulate.unknown_fields import unknown_fields
 from shared.domain.gang import settings_of_pod_group
 from shared.domain.network_topology import OBJECT, BadNetworkTopology, read_layers
 from shared.errors import KoordError
@@ -60,7 +61,7 @@ def read_nodes(path: Path) -> list[Node]:
 def read_pods(path: Path, nodes: Sequence[Node]) -> list[Pod]:
     """The Pods of a file, with those of its workloads; pods without a uid get their place in the file for one.
 
-    Objects of other kinds are named on stderr.
+    Objects of other kinds, and fields that the API does not have, are named on stderr.
 
     Raises:
         BadObjects: it is not YAML, an object is not as the API has it, or there is no pod.
@@ -79,6 +80,8 @@ def read_pods(path: Path, nodes: Sequence[Node]) -> list[Pod]:
         )
     if others:
         click.echo(f"{path}: passed over: {_kinds(others)}", err=True)
+    for line in unknown_fields((_name(plain), plain) for plain in plain_pods):
+        click.echo(f"{path}: {line}", err=True)
     pods = []
     for number, plain in enumerate(plain_pods):
         pod = _converted(path, plain, Pod)

@@ -118,3 +118,31 @@ def test_a_network_topology_without_a_chain_of_layers_is_named(tmp_path: Path) -
     result = CliRunner().invoke(koord, ["simulate", "--nodes", str(nodes), "--pods", str(pods)])
     assert result.exit_code
     assert "ClusterNetworkTopology default has no NodeTopologyLayer; add it" in str(result.exception) + result.output
+
+
+def test_fields_of_pods_that_the_api_does_not_have_are_named_with_the_right_spelling(tmp_path: Path) -> None:
+    main = {"name": "main", "resource": {}, "resources": {"request": {"cpu": "1"}}, "env": [{"name": "A"}]}
+    spec = {"containers": [main], "nodeSelectors": {"a": "b"}, "serviceAccountName": "x", "dnsPolicy": "Default"}
+    template = {"metadata": {"label": {"app": "web"}, "finalizers": []}, "spec": spec}
+    printed = simulate(tmp_path, [workload("Deployment", replicas=3, template=template)])
+    assert printed.exit_code == 0, printed.output
+    file = tmp_path / "pods.yaml"
+    suffix = "is no field of the API and is ignored; perhaps"
+    assert printed.stderr.splitlines()[:4] == [
+        f"{file}: Pod web-0 and 2 more: metadata.label {suffix} 'labels' is meant",
+        f"{file}: Pod web-0 and 2 more: spec.containers[0].resource {suffix} 'resources' is meant",
+        f"{file}: Pod web-0 and 2 more: spec.containers[0].resources.request {suffix} 'requests' is meant",
+        f"{file}: Pod web-0 and 2 more: spec.nodeSelectors {suffix} 'nodeSelector' is meant",
+    ]
+
+
+def test_all_fields_of_the_apis_pods_are_known(tmp_path: Path) -> None:
+    """By the client of the API, which is of another release than the API server now and then."""
+    from kubernetes_asyncio import client
+
+    from cli.simulate.unknown_fields import UNREAD
+
+    models = {"Metadata": "V1ObjectMeta"}
+    for struct, unread in UNREAD.items():
+        model = getattr(client, models.get(struct.__name__, f"V1{struct.__name__}"))
+        assert set(model.attribute_map.values()) <= {*struct.__struct_encode_fields__, *unread}, struct.__name__
