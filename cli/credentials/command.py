@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from cli.credentials import secrets_file as books
 from cli.credentials.secrets_file import Book, NoBook
@@ -225,7 +226,17 @@ def postgres(*, directory: Path, owner: str | None) -> None:
     Without --owner it is the login of env/owner.env. The database must have been migrated for the grants; `koord
     migrate` grants as well.
     """
-    asyncio.run(_postgres(directory, owner))
+    from cli.credentials.credentials_folder import env_file
+
+    source = click.get_current_context().get_parameter_source("owner")
+    named = {ParameterSource.COMMANDLINE: "--owner", ParameterSource.ENVIRONMENT: "KOORD_OWNER"}
+    try:
+        asyncio.run(_postgres(directory, owner))
+    except KoordError as error:
+        # The advice about a database names the variable of services, which this command does not read.
+        variable = named.get(source) if source else None
+        its_own = variable or f"KOORD_POSTGRES of {env_file(directory, books.OWNER)}"
+        raise KoordError(str(error).replace("KOORD_POSTGRES", its_own)) from error
 
 
 async def _postgres(directory: Path, owner: str | None) -> None:

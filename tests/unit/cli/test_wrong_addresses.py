@@ -149,3 +149,33 @@ def test_an_api_server_that_is_away_is_one_row_for_all_resources() -> None:
     ]
     findings = [finding.what for finding in about_lists(GatewayLists(unread=tuple(away)))]
     assert findings == ["the gateway has not read r0, r1, r2, r3, r4 and 3 more resources for 17 s: Connection refused"]
+
+
+@pytest.mark.parametrize(
+    ("owner", "message"),
+    [
+        ("garbage", "--owner is no URL"),
+        ("mysql://u:p@db/koord", "--owner is 'mysql://u:***@db/koord'"),
+        ("postgresql://koord:p@127.0.0.1:1/koord", "start it, or correct --owner"),
+    ],
+)
+def test_a_wrong_url_of_the_owner_is_corrected_in_the_option_that_gave_it(
+    tmp_path: Path, owner: str, message: str
+) -> None:
+    folder = str(tmp_path / "credentials")
+    assert CliRunner().invoke(koord, ["credentials", "init", folder]).exit_code == 0
+    given = CliRunner().invoke(koord, ["credentials", "postgres", folder, "--owner", owner])
+    assert (given.exit_code, message in given.stderr) == (1, True), given.stderr
+    assert "KOORD_POSTGRES" not in given.stderr
+    from_env = CliRunner().invoke(koord, ["credentials", "postgres", folder], env={"KOORD_OWNER": owner})
+    assert message.replace("--owner", "KOORD_OWNER") in from_env.stderr
+
+
+def test_a_wrong_url_in_the_owners_file_is_corrected_there(tmp_path: Path) -> None:
+    folder = tmp_path / "credentials"
+    assert (
+        CliRunner().invoke(koord, ["credentials", "init", str(folder), "--postgres", "127.0.0.1:1/koord"]).exit_code
+        == 0
+    )
+    refused = CliRunner().invoke(koord, ["credentials", "postgres", str(folder)])
+    assert f"correct KOORD_POSTGRES of {folder}/env/owner.env" in refused.stderr
