@@ -8,6 +8,7 @@ Source: spec/slo-controller.md 2.2, 7.1; upstream pkg/slo-controller/config, pkg
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
+import msgspec
 from msgspec.structs import replace
 
 from services.slo_controller.config.colocation_strategy import (
@@ -33,6 +34,7 @@ from shared.admission.slo_config.document_validation import (
     bounds_problem,
     decoded,
 )
+from shared.domain.all_faults import Fault, all_faults
 from shared.domain.slo_defaults import DEFAULT_BURST, DEFAULT_SYSTEM, DEFAULT_THRESHOLD
 from shared.domain.strategy_merge import merged, sets_any_field
 from shared.kube.json_text import read_json
@@ -127,10 +129,29 @@ def read(data: Mapping[str, str], before: Mapping[str, str], *, bounds: bool = T
             texts[key] = text
             problems += _invalid_entries(document) if isinstance(document, ColocationConfig) else ()
             continue
-        problems.append(problem)
+        problems += _all_problems(key, text, problem, bounds=bounds)
         if key in before:
             texts[key] = before[key]
     return ParsedConfigMap(texts, tuple(problems))
+
+
+def _all_problems(key: str, text: str, first: Problem, *, bounds: bool) -> list[Problem]:
+    """Returns the problems of a rejected document, of which the first is known."""
+    try:
+        plain = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return [first]
+    met: dict[str, Problem] = {}
+
+    def first_fault(rest: Any) -> Fault | None:
+        document = decoded(key, msgspec.json.encode(rest).decode())
+        problem = document if isinstance(document, Problem) else _document_problem(key, document, bounds=bounds)
+        if problem is None:
+            return None
+        met[problem.text] = problem
+        return Fault(problem.path, problem.text)
+
+    return [met[fault.reason]._replace(path=fault.path) for fault in all_faults(plain, first_fault)]
 
 
 def config_of(texts: Mapping[str, str]) -> SloConfig:

@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from services.scheduler.framework.config.checked_document import BadConfig
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
-from services.scheduler.framework.config.profiles import read_config
+from services.scheduler.framework.config.profiles import faults_of
 from services.scheduler.framework.registry import Registry
 from services.scheduler.service_manifest import CONFIG_MAP
 from services.scheduler.state.scheduler_state import SchedulerState
@@ -44,7 +43,8 @@ def config_drafts(
     """Applies the file, else the ConfigMap, else the default profile, if its text or the settings have changed.
 
     Returns:
-        ConfigApplied, or ConfigRejected (the last good one stays in force, its settings too), or nothing.
+        ConfigApplied, or a ConfigRejected for each fault (the last good one stays in force, its settings too), or
+        nothing.
     """
     default = OfferedConfig("default profile", DEFAULT_PROFILE, settings)
     offered = default
@@ -55,12 +55,13 @@ def config_drafts(
     if offered.digest == view.refused_digest or (offered.digest == view.config_digest and not view.refused_digest):
         return ()
     # A rejected text that was replaced by the one in force is applied again: that ends the rejection in the record.
-    try:
-        read_config(offered.text, registry)
-    except BadConfig as error:
-        rejected = ConfigRejected(source=offered.source, digest=offered.digest, path=error.path, reason=error.reason)
+    if faults := faults_of(offered.text, registry):
         first = () if view.config_digest else (_applied(default),)
-        return (*first, Draft(rejected))
+        rejected = (
+            ConfigRejected(source=offered.source, digest=offered.digest, path=fault.path, reason=fault.reason)
+            for fault in faults
+        )
+        return (*first, *map(Draft, rejected))
     return (_applied(offered),)
 
 
