@@ -105,7 +105,12 @@ def about_lists(found: GatewayLists) -> Iterator[Finding]:
 
 
 def about_refusals(refusals: Sequence[Found], found: Permissions | None) -> Iterator[Finding]:
-    """Intents that ended in MissingPermission, for rules that are still not granted (or not known to be)."""
+    """Intents that ended in MissingPermission, for rules that are still not granted (or not known to be).
+
+    In shadow mode nothing is written: what an earlier start without it was refused needs no right now.
+    """
+    if found and found.shadow:
+        return
     granted = {str(rule) for rule in found.allowed} if found else set()
     by_rule: dict[str, list[str]] = {}
     for one in refusals:

@@ -16,6 +16,7 @@ from services.gateway.needed_rbac_rules import rules
 from services.gateway.rbac_permission_check import check
 from services.gateway.settings import GatewaySettings
 from shared.bus import Bus
+from shared.events.cluster import MissingPermission
 from shared.kube.rbac_permissions import SUBJECT, Permissions
 from tests.integration.gateway.conftest import ACCOUNT
 from tests.support.gateway_process import running
@@ -118,3 +119,18 @@ async def test_the_doctor_queries_the_gateway_over_the_bus(
             if not (left := await errors_now()):
                 break
         assert left == []
+
+
+async def test_in_shadow_mode_no_right_is_asked_for_that_an_earlier_start_without_it_lacked(
+    cluster: Cluster, tmp_path: Path, database: str
+) -> None:
+    settings = settings_for(cluster, tmp_path, (ACCOUNT[0], "koordstream-shadow"))
+    earlier = MissingPermission(name="default/web-1", rule="create pods/binding")
+    env = {"KOORD_GATEWAY_SHADOW": "true"}
+    async with running(Path(settings.kubeconfig), database, tmp_path, env, own=[earlier]) as system:
+        await system.until(lambda rows: any(row.type.endswith(".InitialListCompleted.v1") for row in rows))
+        assert system.gateway.env
+        found = await examine(Endpoints(database, system.gateway.env["KOORD_NATS"]), tmp_path)
+    rights = [one for one in found if one.area == "rbac"]
+    assert [one.severity for one in rights if one.severity != "ok"] == []
+    assert any("may read what shadow mode follows" in one.what for one in rights)
