@@ -1,6 +1,7 @@
 """`koord cluster`: lists of objects that the gateway does not believe, and their confirmation."""
 
 import asyncio
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -16,7 +17,9 @@ from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_table
 from shared.errors import KoordError
 from shared.first_names import first_names
+from shared.kube.instants import SECOND, instant_text
 from shared.kube.short_lists import CONFIRM, NAMED, SHORT_LISTS, Confirmation, GatewayLists, ShortList, Unread
+from shared.unreachable import Unreachable
 
 
 @click.group(cls=Group)
@@ -33,7 +36,9 @@ def status(*, output: Format, folder: Path) -> None:
     if output != "table":
         show(msgspec.to_builtins(found), output)
         return
-    if not found.short and not found.unread:
+    for server in found.unreachable:
+        click.echo(f"the gateway leads, but {_silence(server)}")
+    if not found.short and not found.unread and not found.unreachable:
         click.echo("all lists are believed, and all resources are read")
     for short in found.short:
         click.echo(_describe(short))
@@ -93,6 +98,13 @@ async def request_lists(nats: str, subject: str, payload: bytes = b"") -> Gatewa
     return msgspec.json.decode(
         await request_leading_gateway(nats, "koord cluster", subject, payload), type=GatewayLists
     )
+
+
+def _silence(server: Unreachable) -> str:
+    """Says which server does not answer, since when, and what follows."""
+    lasts_s = (time.time_ns() - server.since_ns) / SECOND
+    since = instant_text(server.since_ns // SECOND * SECOND)
+    return f"cannot use {server.server} for {age(lasts_s)}, since {since}: {server.reason}"
 
 
 def _describe(short: ShortList) -> str:

@@ -23,7 +23,7 @@ from services.gateway.state import GatewayState
 from services.gateway.watch.confirm_incomplete_list_requests import ListRequests
 from services.gateway.watch.incomplete_list_guard import ShortListLimits, ShortLists
 from services.gateway.watch.observation_buffer import ObservationBuffer
-from services.gateway.watch.unread_resources import Outages, unreachable
+from services.gateway.watch.unread_resources import Outages, find_unreachable, unreachable
 from services.gateway.watch.watcher import Watcher
 from services.gateway.webhooks.webhook_lifecycle import WebhookLifecycle, lifespan
 from shared.errors import KoordError
@@ -107,6 +107,14 @@ class Gateway:
 
     async def run(self) -> None:
         """Works until a stop is requested, beside no other system that writes to the cluster."""
+        requests = ListRequests(
+            self._observations,
+            self._append_later,
+            self._runtime.rejections,
+            lambda: find_unreachable(self._api, self.outages, self._runtime.now_ns),
+        )
+        # Before the first request to the API server: it may not answer, which `koord cluster status` then shows.
+        await requests.serve(self._runtime.bus)
         if not await confirm_cluster(self._runtime, self._api, self.outages):
             return
         if self._settings.shadow:
@@ -119,7 +127,6 @@ class Gateway:
 
     async def _work(self) -> None:
         """Works until a stop is requested; then lets effects end and appends their outcomes."""
-        await ListRequests(self._observations, self._append_later, self._runtime.rejections).serve(self._runtime.bus)
         async with asyncio.TaskGroup() as group:
             self._effect_runner = EffectRunner(
                 self._api,

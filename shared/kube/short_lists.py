@@ -4,6 +4,8 @@ import re
 
 import msgspec
 
+from shared.unreachable import Unreachable
+
 SHORT_LISTS = "koord.request.gateway.short-lists"
 """The payload of a request is ignored; the response is the JSON of `GatewayLists`."""
 
@@ -86,7 +88,9 @@ class GatewayLists(msgspec.Struct, frozen=True):
     Attributes:
         short: lists that are not believed; in the response to a confirmation those that were confirmed.
         unread: resources that are not read.
+        unreachable: the API server, where it does not answer the gateway; else the resources in one line.
     """
 
     short: tuple[ShortList, ...] = ()
     unread: tuple[Unread, ...] = ()
+    unreachable: tuple[Unreachable, ...] = ()

@@ -5,6 +5,7 @@ watches through aiohttp.
 """
 
 import ssl
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from typing import Any, Self
@@ -66,6 +67,7 @@ class KubeApi:
         self._connections = connections or Connections(kubeconfig)
         self._timeout_s = timeout_s
         self._open = AsyncExitStack()
+        self._answered_s = time.monotonic()
 
     async def __aenter__(self) -> Self:
         await self._open.enter_async_context(self._connections)
@@ -78,6 +80,11 @@ class KubeApi:
     def server(self) -> str:
         """Returns the address of the API server."""
         return self._connections.host
+
+    @property
+    def silent_s(self) -> float:
+        """Returns the seconds since the API server last sent anything; since the start, if it has not yet."""
+        return time.monotonic() - self._answered_s
 
     async def call(self, method: str, path: str, rule: str, body: object = None, content_type: str = JSON) -> bytes:
         """Sends one request and returns the body of the response.
@@ -108,6 +115,7 @@ class KubeApi:
                 if last or not isinstance(error, _BAD_TLS):
                     raise _unanswered(method, path, error) from error
             else:
+                self._answered_s = time.monotonic()
                 if status < 400:
                     return response
                 if last or status != 401:
@@ -214,6 +222,7 @@ class KubeApi:
                 accepted = True
                 yield []
                 while chunk := await response.content.readany():
+                    self._answered_s = time.monotonic()
                     head, newline, rest = chunk.rpartition(b"\n")
                     if not newline:
                         parts.append(chunk)

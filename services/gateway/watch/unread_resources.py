@@ -4,10 +4,13 @@ Each failed list or watch is repeated for as long as it takes. An outage is show
 long is an error in the log, and `koord_gateway_outage_seconds`.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from services.gateway.kube_api.api_errors import ApiError
+from services.gateway.kube_api.client import KubeApi
 from services.gateway.kube_api.resources import ESSENTIAL
 from shared.first_names import first_names
 from shared.kube.instants import SECOND
@@ -20,6 +23,8 @@ CLUSTER_IDENTITY = "the namespace kube-system"
 """Stands for the first read of a term: nothing else is read before it."""
 
 NAMED = 3
+ANSWER_S = 3.0
+"""Time in which the API server answers one small request, unless it hangs."""
 
 
 class Outage(NamedTuple):
@@ -96,6 +101,18 @@ class Outages:
         return [
             Outage(resource, now_s - since_s, self._reasons[resource]) for resource, since_s in self._since_s.items()
         ]
+
+
+async def find_unreachable(api: KubeApi, outages: Outages, now_ns: Callable[[], int]) -> tuple[Unreachable, ...]:
+    """Returns the outages, and the API server where it does not answer now: a watch notices that only after minutes."""
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            await api.cluster_uid()
+    except (ApiError, TimeoutError) as error:
+        reason = without_request(str(error)) or f"no answer within {ANSWER_S:g} s"
+        since_ns = now_ns() - round(api.silent_s * SECOND)
+        return (Unreachable(f"the API server at {api.server}", since_ns, reason),)
+    return unreachable(outages.current(), api.server, now_ns())
 
 
 def unreachable(outages: Sequence[Outage], server: str, now_ns: int) -> tuple[Unreachable, ...]:

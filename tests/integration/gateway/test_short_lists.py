@@ -221,3 +221,39 @@ async def test_an_empty_list_of_quotas_deletes_none_until_an_operator_confirms_i
         await until(in_thread(names), holds=lambda found: not found)
         empty.times = 0
         await until(in_thread(names), holds=lambda found: len(found) == 5)
+
+
+async def status_of(system: System, database: str) -> str:
+    """Returns what `koord cluster status` prints."""
+    assert system.gateway.env
+    env = {"KOORD_POSTGRES": database, "KOORD_NATS": system.gateway.env["KOORD_NATS"]}
+    done = await asyncio.to_thread(CliRunner().invoke, koord, ["cluster", "status"], env=env)
+    return done.output
+
+
+async def test_an_api_server_that_hangs_is_named_with_the_time_since_when(
+    kubeconfig: Path, database: str, tmp_path: Path, proxy: FaultProxy
+) -> None:
+    """Its watches stay open, so that only a request shows it; after a restart nothing at all is answered."""
+    async with running(kubeconfig, database, tmp_path) as system:
+        await system.until(lambda rows: any(row.type.endswith("InitialListCompleted.v1") for row in rows))
+        assert await status_of(system, database) == "all lists are believed, and all resources are read\n"
+        fault = proxy.fail("GET", "", "hang", times=-1)
+        shown = await status_of(system, database)
+        assert f"the gateway leads, but cannot use the API server at {proxy.url} for " in shown
+        assert ", since 20" in shown
+        assert "no answer" in shown
+        assert "all lists are believed" not in shown
+        await asyncio.to_thread(system.gateway.kill)
+        before = await system.counts()
+        await asyncio.to_thread(system.gateway.start)
+        await system.until(
+            lambda rows: sum(row.type.endswith("WriterStarted.v1") for row in rows) > before["WriterStarted"]
+        )
+
+        async def shown_after_the_start() -> str:
+            return await status_of(system, database)
+
+        shown = await until(shown_after_the_start, holds=lambda text: "no gateway responded" not in text)
+        assert f"the gateway leads, but cannot use the API server at {proxy.url} for " in shown
+        fault.times = 0
