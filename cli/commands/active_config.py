@@ -6,9 +6,10 @@ import msgspec
 
 from shared.domain.config_rejection import fault_of
 from shared.errors import KoordError
-from shared.events import RecordedEvent
+from shared.events import Event, RecordedEvent
 from shared.events.cluster import ObjectDeleted, ObjectObserved
 from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
+from shared.kube.instants import SECOND, instant_text
 from shared.log.admin.newest_events import newest, writer_of
 from shared.log.database import Database
 from shared.log.reader import LogReader
@@ -25,6 +26,8 @@ class Taken(msgspec.Struct, frozen=True):
         lines: of its text.
         settings: the settings of the process that are recorded with it.
         without_effect: parts of it that have no effect in this release, such as plugins that are passed over.
+        defaults: why the defaults are in force in the place of the source; empty where they are not.
+        deleted_ns: when the source was deleted, which changes nothing; None for one that exists or never did.
     """
 
     source: str
@@ -34,6 +37,24 @@ class Taken(msgspec.Struct, frozen=True):
     lines: int
     settings: dict[str, str] = {}
     without_effect: tuple[str, ...] = ()
+    defaults: str = ""
+    deleted_ns: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Names what is in force: the source, or the defaults in its place."""
+        return f"defaults ({self.defaults})" if self.defaults else self.source
+
+    @property
+    def deletion(self) -> str:
+        """Returns what the deletion of the source means; empty for one that was not deleted."""
+        if self.deleted_ns is None or self.defaults:
+            return ""
+        at = instant_text(self.deleted_ns // SECOND * SECOND)
+        return (
+            f"{self.source} was deleted at {at}; as in Koordinator it stays in force until it is there again: "
+            "apply it without data to return to the defaults"
+        )
 
 
 class Refused(msgspec.Struct, frozen=True):
@@ -106,6 +127,7 @@ async def _status(database: Database, context: str) -> ConfigStatus:
     for found in await newest(database, context, [ConfigApplied]):
         record, event = found.record, found.record.event
         assert isinstance(event, ConfigApplied)
+        observed = await _observed_config_map(database) if context == "slo" else None
         taken = Taken(
             event.source,
             event.digest,
@@ -113,7 +135,9 @@ async def _status(database: Database, context: str) -> ConfigStatus:
             record.at_ns,
             len(event.text.splitlines()),
             event.settings,
-            await _without_effect(database, context, event),
+            _without_effect(context, event, observed.event if observed else None),
+            defaults=_why_defaults(event, observed) if context == "slo" else "",
+            deleted_ns=observed.at_ns if observed and isinstance(observed.event, ObjectDeleted) else None,
         )
     rejected = [one.record for one in await newest(database, context, [ConfigRejected], MOST_FAULTS)]
     for record in rejected[:1]:
@@ -133,7 +157,26 @@ def _faults_of(digest: str, rejected: Sequence[RecordedEvent]) -> tuple[str, ...
     return tuple(dict.fromkeys(fault_of(event) for event in events if event.digest == digest))
 
 
-async def _without_effect(database: Database, context: str, event: ConfigApplied) -> tuple[str, ...]:
+async def _observed_config_map(database: Database) -> RecordedEvent | None:
+    """Returns the newest observation of the SLO controller's ConfigMap, or its deletion."""
+    from services.slo_controller.service_manifest import CONFIG_MAP
+
+    for one in await newest(database, "cluster", [ObjectObserved, ObjectDeleted], key=CONFIG_MAP):
+        event = one.record.event
+        if isinstance(event, ObjectObserved | ObjectDeleted) and event.resource == "configmaps":
+            return one.record
+    return None
+
+
+def _why_defaults(event: ConfigApplied, observed: RecordedEvent | None) -> str:
+    """Returns why the SLO controller works with its defaults; empty where its ConfigMap has documents."""
+    if msgspec.json.decode(event.text):
+        return ""
+    exists = observed is not None and isinstance(observed.event, ObjectObserved)
+    return f"{event.source} has none of the documents" if exists else f"no {event.source}"
+
+
+def _without_effect(context: str, event: ConfigApplied, observed: Event | None) -> tuple[str, ...]:
     """Returns the parts of a configuration without effect; of the SLO controller's ConfigMap also keys that nothing reads,
     which are not part of what was applied.
     """
@@ -142,11 +185,8 @@ async def _without_effect(database: Database, context: str, event: ConfigApplied
     if context != "slo":
         return ()
     from services.slo_controller.config.unknown_fields import unknown_documents, unknown_parts
-    from services.slo_controller.service_manifest import CONFIG_MAP
 
-    observed = await newest(database, "cluster", [ObjectObserved, ObjectDeleted], key=CONFIG_MAP)
-    maps = [one.record.event for one in observed if isinstance(one.record.event, ObjectObserved)]
-    keys = [key for each in maps if each.resource == "configmaps" for key in each.object.get("data") or {}]
+    keys = (observed.object.get("data") or {}) if isinstance(observed, ObjectObserved) else ()
     return (*unknown_documents(keys), *unknown_parts(event.text))
 
 

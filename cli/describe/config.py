@@ -24,7 +24,8 @@ async def describe(log: LogReader, name: str) -> Description:
     found: dict[str, Value] = {"Name": name}
     if (taken := status.in_force) is not None:
         found |= {
-            "In force": taken.source,
+            "In force": taken.name,
+            **({"Deleted": taken.deletion} if taken.deletion else {}),
             "Since": instant_text(taken.since_ns // SECOND * SECOND),
             "Digest": taken.digest[:12],
             "Event": f"{name}/{taken.seq}",

@@ -161,7 +161,7 @@ def about_configuration(found: Sequence[ConfigStatus]) -> Iterator[Finding]:
     """Checks that the newest configuration of each context is in force."""
     for one in found:
         if one.refused and one.refused.stands:
-            in_force = f"{one.in_force.source} stays in force" if one.in_force else "the built-in one is in force"
+            in_force = f"{one.in_force.name} stays in force" if one.in_force else "the built-in one is in force"
             yield Finding(
                 "error",
                 "configuration",
@@ -169,8 +169,12 @@ def about_configuration(found: Sequence[ConfigStatus]) -> Iterator[Finding]:
                 "correct it there; it is taken over without a restart (`koord get configs`)",
             )
         elif one.in_force:
-            what = f"{one.context}: {one.in_force.source} is in force since {one.context}/{one.in_force.seq}"
+            verb = "are" if one.in_force.defaults else "is"
+            what = f"{one.context}: {one.in_force.name} {verb} in force since {one.context}/{one.in_force.seq}"
             yield Finding("ok", "configuration", what)
+        if one.in_force and one.in_force.deletion:
+            what, _, remedy = f"{one.context}: {one.in_force.deletion}".rpartition(": ")
+            yield Finding("warning", "configuration", what, remedy)
         if one.in_force and one.in_force.without_effect:
             what = f"{one.context}: of {one.in_force.source}: {'; '.join(one.in_force.without_effect)}"
             # A plugin that is passed over is named as upstream has it; an unknown field is a typing error.

@@ -43,7 +43,8 @@ def _in_force(item: Config) -> str:
     """Returns the source of the configuration in force, and whether parts of it have no effect."""
     if item.in_force is None:
         return "none"
-    return item.in_force.source + (" (in part)" if item.in_force.without_effect else "")
+    parts = (" (in part)" if item.in_force.without_effect else "") + (" (deleted)" if item.in_force.deletion else "")
+    return item.in_force.name + parts
 
 
 def _rejected(item: Config) -> str:

@@ -15,7 +15,7 @@ from cli.embedded import EmbeddedNats
 from cli.main import koord
 from cli.processes.free_ports import free_port
 from services.scheduler.plugins.registry import REGISTRY
-from shared.events.cluster import ObjectObserved
+from shared.events.cluster import ObjectDeleted, ObjectObserved
 from shared.events.log import CarriedForward, ConfigApplied, ConfigRejected, WriterStarted
 from shared.rejected_messages import RejectedMessages
 from shared.runtime import health
@@ -98,6 +98,35 @@ async def test_a_configuration_whose_plugins_are_passed_over_is_in_force_in_part
     assert "file /f (in part)" in table
     assert missing in table
     assert f"NOTE configuration: scheduling: of file /f: {missing}" in (await run(installation, "doctor")).stdout
+
+
+async def test_defaults_in_place_of_a_configmap_are_called_defaults(installation: Installation) -> None:
+    await installation.leads("slo", emits=(WriterStarted, ConfigApplied))
+    source = "ConfigMap koordinator-system/slo-controller-config"
+    await installation.append("slo", ConfigApplied(source=source, digest="00", text="{}"))
+    assert f"defaults (no {source})" in (await run(installation, "get", "configs")).stdout
+    described = (await run(installation, "describe", "config", "slo")).stdout
+    assert f"In force:        defaults (no {source})\n" in described
+    assert (
+        f"slo: defaults (no {source}) are in force since slo/2"
+        in (await run(installation, "doctor", "-o", "json")).stdout
+    )
+
+
+async def test_a_deleted_configmap_that_stays_in_force_is_shown_as_deleted(installation: Installation) -> None:
+    await installation.leads("slo", emits=(WriterStarted, ConfigApplied))
+    name = "koordinator-system/slo-controller-config"
+    text = json.dumps({"colocation-config": '{"enable":true}'})
+    await installation.append("cluster", ObjectObserved(resource="configmaps", name=name, uid="u", object={"data": {}}))
+    await installation.append("slo", ConfigApplied(source=f"ConfigMap {name}", digest="01", text=text))
+    assert "deleted" not in (await run(installation, "get", "configs")).stdout
+    await installation.append("cluster", ObjectDeleted(resource="configmaps", name=name, uid="u"))
+    assert f"ConfigMap {name} (deleted)" in (await run(installation, "get", "configs")).stdout
+    described = (await run(installation, "describe", "config", "slo")).stdout
+    assert f"ConfigMap {name} was deleted at 20" in described
+    assert "apply it without data to return to the defaults" in described
+    [finding] = [one for one in await installation.examine() if "was deleted at" in one.what]
+    assert (finding.severity, finding.do) == ("warning", "apply it without data to return to the defaults")
 
 
 async def test_names_in_slo_controller_config_that_nothing_reads_are_shown_with_the_closest(
