@@ -121,7 +121,7 @@ async def test_the_doctor_queries_the_gateway_over_the_bus(
         assert left == []
 
 
-async def test_in_shadow_mode_no_right_is_asked_for_that_an_earlier_start_without_it_lacked(
+async def test_in_shadow_mode_no_right_is_needed_that_an_earlier_start_without_it_lacked(
     cluster: Cluster, tmp_path: Path, database: str
 ) -> None:
     settings = settings_for(cluster, tmp_path, (ACCOUNT[0], "koordstream-shadow"))
