@@ -1,9 +1,11 @@
 """`koord why pod`: a decision explained from the log alone; no service needs to run."""
 
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
 import click
+from msgspec.structs import replace
 
 from cli.scheduling.answer_from_log import answer
 from cli.scheduling.recorded_state import scheduler_state
@@ -12,6 +14,9 @@ from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format
 from services.scheduler.explain.explain_pod import explain
 from services.scheduler.explain.explanation_text import Explanation, render
+from services.scheduler.explain.waiting_order_config import rules_in_force
+from services.scheduler.explain.waiting_pods import waiting_pods
+from services.scheduler.plugins.registry import text
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.errors import KoordError
 from shared.events import EVENT_TYPES, RecordedEvent
@@ -42,7 +47,8 @@ def pod(*, name: str, uid: str, language: str, output: Format, folder: Path) -> 
 async def explain_pod(
     log: LogReader, name: str, uid: str = "", language: str = "en", view: SchedulerState | None = None
 ) -> Explanation:
-    """Explains a pod from its events, the cycles that they name, and the last one that tried a pod that waits.
+    """Explains a pod from its events, the cycles that they name, the last one that tried a pod that waits, and what it
+    waits for at present.
 
     Args:
         view: the scheduler's State, where it was read before.
@@ -57,13 +63,30 @@ async def explain_pod(
         records += await _read(log, codec, context="scheduling", kind="CycleDecided", key=str(number))
     newest = decisions[max(decisions)] if decisions else None
     if isinstance(newest, PodUnschedulable):
-        record = (view or await scheduler_state(log)).pods.get(newest.pod_uid)
+        view = view or await scheduler_state(log)
+        record = view.pods.get(newest.pod_uid)
         tried = {record.tried_seq} if record is not None and record.attempts else set()
         records += _decoded(codec, await log.rows_at("scheduling", tried))
     found = explain(records, uid, language)
     if not found.steps:
         of_uid = f" with uid {uid}" if uid else ""
         raise UnknownPod(f"the log has no event about pod {name}{of_uid}; `koord events --type PodObserved` lists some")
+    if found.status in ("waiting", "unschedulable"):
+        return _with_present_wait(found, view or await scheduler_state(log), language)
+    return found
+
+
+def _with_present_wait(found: Explanation, view: SchedulerState, language: str) -> Explanation:
+    """Adds what the pod waits for at present. A gang that is not complete is not tried, so no cycle names it."""
+    waiting = waiting_pods(view, rules_in_force(view), time.time_ns())
+    state = next((each.state for each in waiting if each.record.uid == found.pod_uid), None)
+    if state is None:
+        return found
+    words = text(state.code, state.detail, language)
+    if not any(step.event.startswith("scheduling/") for step in found.steps):
+        return replace(found, summary=words)
+    if state.code in ("GangUnknown", "GangIncomplete"):
+        return replace(found, summary=f"{found.summary}; {words}")
     return found
 
 

@@ -143,6 +143,32 @@ async def test_a_gang_that_lacks_pods_names_their_number_and_an_unknown_one_list
     )
 
 
+async def test_a_pod_of_an_incomplete_or_undeclared_gang_names_the_gang(database: str) -> None:
+    """The headline was "it waits for scheduler koord-scheduler", as if that were down."""
+
+    def world() -> World:
+        world = _world()
+        world.add_pod(pod("stray", cpu="1", labels={gang.POD_GROUP_LABEL: "trian"}))
+        world.add_pod(pod("next", cpu="1"))
+        world.drop_pod("train-b")
+        return world
+
+    await write(await asyncio.to_thread(world), database)
+    log = Log(database)
+
+    async def headline(name: str) -> str:
+        return (await run(log, "why", "pod", f"d/{name}")).stdout.splitlines()[0].partition("): ")[2]
+
+    assert await headline("short-a") == "it waits for pods of its gang: gang d/short has 2 of 3 pods"
+    assert (await headline("stray")).startswith("gang d/trian has no PodGroup, and its pods give no minimum; create it")
+    assert await headline("next") == "it is tried in one of the next cycles"
+    tried = await headline("train-a")
+    assert tried.startswith("cycle 1 found no node: ")
+    assert tried.endswith("; it waits for pods of its gang: gang d/train has 2 of 3 pods")
+    described = (await run(log, "describe", "pod", "d/short-a")).stdout
+    assert "waiting: it waits for pods of its gang: gang d/short has 2 of 3 pods" in described
+
+
 async def test_a_reservation_names_what_keeps_it_from_every_node_or_where_it_is(log: Log) -> None:
     huge = await run(log, "why", "reservation", "huge")
     assert huge.stdout.splitlines()[0] == (
