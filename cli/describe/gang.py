@@ -25,6 +25,7 @@ async def describe(log: LogReader, name: str) -> Description:
         "Total": str(gang.total),
         "Mode": gang.mode,
         "Match policy": gang.match_policy,
+        "Ignored": list(gang.ignored),
         "Placed with": ", ".join(each for each in gang.groups if each != name),
         "Pods": f"{gang.exists}: {gang.bound} bound, {gang.placed} placed, {gang.pending} pending",
         "Since": gang.since,

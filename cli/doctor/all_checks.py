@@ -20,7 +20,7 @@ from cli.doctor import check_cluster, check_postgres, check_services
 from cli.doctor.check_rejected_messages import about_rejected, logins
 from cli.doctor.check_second_systems import about_second_systems
 from cli.doctor.check_services import NEEDED
-from cli.doctor.check_unread_objects import about_unread_objects
+from cli.doctor.check_unread_objects import about_ignored_settings, about_unread_objects
 from cli.doctor.finding import Finding
 from cli.doctor.one_outage import one_for_each_outage
 from cli.doctor.received_announcements import ReceivedAnnouncements, about_forged
@@ -163,7 +163,9 @@ async def _log(endpoints: Endpoints, received: ReceivedAnnouncements | None) -> 
             found += check_cluster.about_configuration(await status_of(database))
             if "scheduling" in contexts:
                 view = await scheduler_state(LogReader(database))
-                found += about_unread_objects(objects_without_plugin(view, rules_in_force(view)))
+                rules = rules_in_force(view)
+                found += about_unread_objects(objects_without_plugin(view, rules))
+                found += about_ignored_settings(view, rules)
             if (ledger := await recorded_accounts_in(LogReader(database))) is not None:
                 found += check_cluster.about_rejected_quotas(list(rejected_quotas(ledger.projection)))
         async with _check("cluster", found):

@@ -1,9 +1,12 @@
-"""Checks that gangs and Reservations are read by the profile in force."""
+"""Checks that gangs and Reservations are read by the profile in force, and the settings of gangs."""
 
 from collections.abc import Iterable, Iterator
 
 from cli.doctor.finding import Finding
+from services.scheduler.explain.gang_status import ignored_settings
 from services.scheduler.explain.gangs_and_reservations_without_plugin import UnreadObjects
+from services.scheduler.explain.waiting_order_config import QueueRules
+from services.scheduler.state.scheduler_state import SchedulerState
 from shared.first_names import first_names
 
 NAMED = 3
@@ -22,3 +25,11 @@ def about_unread_objects(found: Iterable[UnreadObjects]) -> Iterator[Finding]:
             f"{'does' if len(each.profiles) == 1 else 'do'} not enable {each.plugin}",
             f"enable {each.plugin} as k8s/examples/scheduler-config-loadaware.yaml does; a configuration replaces the default one",
         )
+
+
+def about_ignored_settings(view: SchedulerState, rules: QueueRules) -> Iterator[Finding]:
+    """Names the settings of gangs that are ignored since they cannot be read."""
+    for gang in sorted(view.gangs.gangs):
+        for fault in ignored_settings(view, rules, gang):
+            source = "its PodGroup" if view.gangs.gangs[gang].has_pod_group else "its pods"
+            yield Finding("warning", "configuration", f"gang {gang}: {fault}", f"correct it on {source}")

@@ -15,7 +15,15 @@ from cli.terminal.durations import times
 from cli.terminal.object_name import namespaced_name
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, table_lines
-from services.scheduler.explain.gang_status import IGNORED, INCOMPLETE, SATISFIED, UNKNOWN, GangStatus, gang_status
+from services.scheduler.explain.gang_status import (
+    IGNORED,
+    INCOMPLETE,
+    SATISFIED,
+    UNKNOWN,
+    GangStatus,
+    gang_status,
+    ignored_settings,
+)
 from services.scheduler.explain.waiting_order_config import rules_in_force
 from services.scheduler.explain.waiting_pods import waiting_pods
 from services.scheduler.framework.reasons import NETWORK_DOMAIN_TOO_SMALL, UNIT_NOT_PLACED
@@ -72,6 +80,7 @@ class GangExplanation(msgspec.Struct, frozen=True):
         nearest_domain: which network domain came closest at the last attempt; empty where none was too small.
         condition: the message in its members' condition.
         estimated_start: when it is expected to be placed; None for one that does not wait as a whole.
+        ignored: its settings that cannot be read, each with what is in force instead.
         planned_start: the nodes that are kept for it; None without backfill, and where none is planned.
     """
 
@@ -100,6 +109,7 @@ class GangExplanation(msgspec.Struct, frozen=True):
     members: tuple[GangMember, ...]
     estimated_start: StartEstimate | None = None
     planned_start: PlannedGangStart | None = None
+    ignored: tuple[str, ...] = ()
 
 
 @click.command
@@ -139,6 +149,7 @@ async def explain_gang(log: LogReader, view: SchedulerState, name: str) -> GangE
         explanation,
         estimated_start=start_estimate(view, status, now_ns),
         planned_start=planned_start(view, status),
+        ignored=ignored_settings(view, rules, name),
     )
 
 
@@ -230,6 +241,8 @@ def _lines(found: GangExplanation) -> Iterator[str]:
             f"  declared by {found.declared_by}: {found.minimum} of {found.total} pods together, {found.mode}, "
             f"{found.match_policy}"
         )
+    for fault in found.ignored:
+        yield f"  ignored: {fault}"
     if len(found.groups) > 1:
         yield f"  placed together with {', '.join(name for name in found.groups if name != found.gang)}"
     if found.since:

@@ -33,6 +33,10 @@ ANNOTATIONS = (
 )  # fmt: skip
 """Annotations of a pod that name its gang or set it up."""
 
+STRICT = "Strict"
+NON_STRICT = "NonStrict"
+MODES = (STRICT, NON_STRICT)
+
 ONCE_SATISFIED = "once-satisfied"
 ONLY_WAITING = "only-waiting"
 WAITING_AND_RUNNING = "waiting-and-running"
@@ -115,7 +119,7 @@ def settings_of_pod(gang: str, labels: Texts, annotations: Texts) -> GangSetting
     """Returns the settings that a pod declares for its gang; None where its minimum is missing or unreadable."""
     given = annotations or {}
     text = (labels or {}).get(LIGHTWEIGHT_MINIMUM) or given.get(MINIMUM) or ""
-    minimum = _int32(text)
+    minimum = read_count(text)
     if minimum is None:
         return None
     try:
@@ -137,13 +141,13 @@ def settings_of_pod_group(gang: str, pod_group: Mapping[str, Any]) -> GangSettin
 
 
 def _settings(gang: str, minimum: int, annotations: Mapping[str, str], waiting_ns: int) -> GangSettings:
-    total = _int32(annotations.get(TOTAL, ""))
+    total = read_count(annotations.get(TOTAL, ""))
     policy = annotations.get(MATCH_POLICY) or annotations.get(MATCH_POLICY_ALIAS) or ""
     on_failure = annotations.get(FAILURE_POLICY, "")
     return GangSettings(
         minimum=minimum,
         total=minimum if total is None else max(total, minimum),
-        is_strict=annotations.get(MODE) != "NonStrict",
+        is_strict=annotations.get(MODE) != NON_STRICT,
         match_policy=policy if policy in MATCH_POLICIES else "",
         waiting_ns=waiting_ns,
         groups=_groups(gang, annotations.get(GROUPS, "")),
@@ -160,7 +164,8 @@ def _groups(gang: str, text: str) -> tuple[str, ...]:
     return tuple(sorted(found)) or (gang,)
 
 
-def _int32(text: str) -> int | None:
+def read_count(text: str) -> int | None:
+    """Returns a number of pods that a label or annotation has; None where it is no whole number of 32 bits."""
     if not _INT32(text) or len(text) > len(f"-{_LARGEST}"):
         return None
     number = int(text)

@@ -20,6 +20,7 @@ OBJECT = "default"
 
 CLUSTER_LAYER, NODE_LAYER = "ClusterTopologyLayer", "NodeTopologyLayer"
 MUST_GATHER, PREFER_GATHER = "MustGather", "PreferGather"
+STRATEGIES = (MUST_GATHER, PREFER_GATHER)
 
 INDEX = "gang.scheduling.koordinator.sh/network-topology-index"
 """Annotation of a pod: its place among the pods of its gang; neighbours are placed near each other."""
@@ -115,6 +116,18 @@ def read_layers(topology: Mapping[str, Any]) -> tuple[Layer, ...]:
         chain.append(Layer(name, by_name[name].label_key))
         name = by_name[name].parent_topology_layer or CLUSTER_LAYER
     return tuple(reversed(chain))
+
+
+def topology_fault(text: str) -> str:
+    """Returns why the annotation of a gang, or a rule of it, is ignored; empty where it is not."""
+    if not text:
+        return ""
+    try:
+        rules = msgspec.json.decode(text, type=_Gather).gather_strategy
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        return f"it cannot be read, and the gang has no wishes: {error}"
+    unknown = next((rule for rule in rules if rule.strategy and rule.strategy not in STRATEGIES), None)
+    return f"layer {unknown.layer!r} has strategy {unknown.strategy!r}, which is ignored" if unknown else ""
 
 
 @lru_cache(maxsize=4096)

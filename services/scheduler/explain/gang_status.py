@@ -12,9 +12,12 @@ from services.scheduler.plugins.coscheduling import SPEC as COSCHEDULING
 from services.scheduler.plugins.coscheduling.args import CoschedulingArgs
 from services.scheduler.plugins.coscheduling.gang_placement_units import GangGrouping
 from services.scheduler.state.gang_records import GangRecord
+from services.scheduler.state.other_watched_resources import POD_GROUPS
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.scheduler_state import SchedulerState
-from shared.domain.gang import GangSettings
+from shared.domain.gang import TOPOLOGY, GangSettings
+from shared.domain.ignored_gang_annotations import ignored_of_pod, ignored_of_pod_group
+from shared.domain.network_topology import read_gather
 
 SATISFIED, INCOMPLETE, WAITING, UNKNOWN, IGNORED = "satisfied", "incomplete", "waiting", "unknown", "ignored"
 
@@ -95,6 +98,25 @@ def profile_without_gangs(view: SchedulerState, rules: QueueRules, record: GangR
         if pod_class is not None and pod_class.scheduler in rules.schedulers:
             return pod_class.scheduler if rules.schedulers[pod_class.scheduler] is None else ""
     return ""
+
+
+def ignored_settings(view: SchedulerState, rules: QueueRules, gang: str) -> tuple[str, ...]:
+    """Returns the settings that the PodGroup of a gang, or else its pods, have and that are ignored, in words."""
+    record = view.gangs.gangs[gang]
+    if record.has_pod_group:
+        found = dict.fromkeys(ignored_of_pod_group(view.objects.get(POD_GROUPS, {}).get(gang, {})))
+    else:
+        classes = (view.pods[uid].pod_class for uid in sorted(record.members))
+        found = {
+            fault: None
+            for each in classes
+            if each is not None
+            for fault in ignored_of_pod(each.labels, each.pod.metadata.annotations)
+        }
+    settings = record.settings
+    if settings is not None and read_gather(settings.topology) and not _args_of(view, rules, record).gathers:
+        found[f"annotation {TOPOLOGY}: no profile of its pods sets awareNetworkTopology of {COSCHEDULING.name}"] = None
+    return tuple(found)
 
 
 def _held_back(grouping: GangGrouping, members: tuple[MemberStatus, ...]) -> Reason | None:

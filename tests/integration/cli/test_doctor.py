@@ -26,15 +26,17 @@ from cli.processes.free_ports import free_port
 from cli.service_list import contexts
 from cli.supervisor.endpoints import Endpoints
 from shared.bus import Bus
+from shared.domain import gang
 from shared.errors import KoordError
 from shared.events import Cause
-from shared.events.cluster import ClusterIdentified, IntentRefused, MissingPermission, NodeObserved
+from shared.events.cluster import ClusterIdentified, IntentRefused, MissingPermission, NodeObserved, ObjectObserved
 from shared.events.log import CarriedForward, ConfigApplied, ConfigRejected, WriterStarted
 from shared.events.metrics import NodeReported
 from shared.events.quota import QuotaRejected
 from shared.events.slo import IgnoredReport, NodeOvercommitted, NodeReportsBelieved, NodeReportsIgnored
 from shared.kube.meta import Metadata
 from shared.kube.node import Node
+from shared.kube.resource_names import POD_GROUPS
 from shared.log import announcements
 from shared.log.database import Database
 from shared.log.service_store import ServiceStore
@@ -372,6 +374,19 @@ async def test_reports_that_are_ignored_are_named_with_node_reason_time_and_reme
     assert "ignored since 1970-01-01T00:00:01Z: NodeMetric: cpu is -500" in shown.stdout.splitlines()[1]
     assert shown.stdout.splitlines()[2].startswith("    do: see who writes the NodeMetric")
     assert [one.what.split()[3] for one in of(await installation.examine(), "nodes")] == ["worker-3", "worker-1"]
+
+
+async def test_settings_of_gangs_that_are_ignored_are_named(installation: Installation) -> None:
+    await installation.leads("cluster", actor="gateway@1")
+    await installation.leads("scheduling", actor="scheduler@1")
+    metadata = {"name": "bad", "namespace": "d", "annotations": {gang.MODE: "Foo"}}
+    body = {"metadata": metadata, "spec": {"minMember": 2}}
+    await installation.append("cluster", ObjectObserved(resource=POD_GROUPS, name="d/bad", uid="bad", object=body))
+    (found,) = [one for one in of(await installation.examine(), "configuration") if "gang" in one.what]
+    assert (found.severity, found.do) == ("warning", "correct it on its PodGroup")
+    assert found.what == (
+        f"gang d/bad: annotation {gang.MODE} is 'Foo', which is none of Strict, NonStrict: the gang is Strict"
+    )
 
 
 async def test_rejected_quotas_are_named_until_they_are_corrected(installation: Installation) -> None:

@@ -169,6 +169,30 @@ async def test_a_pod_of_an_incomplete_or_undeclared_gang_names_the_gang(database
     assert "waiting: it waits for pods of its gang: gang d/short has 2 of 3 pods" in described
 
 
+async def test_settings_of_a_gang_that_cannot_be_read_are_named_with_what_is_in_force_instead(database: str) -> None:
+    def world() -> World:
+        world = _world()
+        annotations = {gang.MODE: "Foo", gang.GROUPS: "not json"}
+        body = {"metadata": {"name": "bad", "namespace": "d", "annotations": annotations}, "spec": {"minMember": 2}}
+        world.observe(ObjectObserved(resource=POD_GROUPS, name="d/bad", uid="bad", object=body))
+        world.add_pod(pod("bad-a", cpu="1", labels={gang.POD_GROUP_LABEL: "bad"}))
+        return world
+
+    await write(await asyncio.to_thread(world), database)
+    faults = [
+        f"annotation {gang.MODE} is 'Foo', which is none of Strict, NonStrict: the gang is Strict",
+        (
+            f"annotation {gang.GROUPS} is 'not json': the gang is placed without others; write a list such as "
+            '["namespace/name", "namespace/other"]'
+        ),
+    ]
+    lines = (await run(Log(database), "why", "gang", "d/bad")).stdout.splitlines()
+    assert [line.removeprefix("  ignored: ") for line in lines if line.startswith("  ignored: ")] == faults
+    assert json.loads((await run(Log(database), "why", "gang", "d/bad", "-o", "json")).stdout)["ignored"] == faults
+    described = (await run(Log(database), "describe", "gang", "d/bad")).stdout
+    assert all(fault in described for fault in faults)
+
+
 async def test_a_reservation_names_what_keeps_it_from_every_node_or_where_it_is(log: Log) -> None:
     huge = await run(log, "why", "reservation", "huge")
     assert huge.stdout.splitlines()[0] == (

@@ -1,0 +1,74 @@
+"""Settings of a gang that are ignored since they cannot be read: `shared/domain/gang.py` takes the default instead.
+
+A misspelt `groups` lets a group of gangs fall apart into gangs that are placed separately, so the fault has to be seen.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from shared.domain.gang import (
+    FAILURE_POLICIES,
+    FAILURE_POLICY,
+    GROUPS,
+    LIGHTWEIGHT_MINIMUM,
+    MATCH_POLICIES,
+    MATCH_POLICY,
+    MATCH_POLICY_ALIAS,
+    MINIMUM,
+    MODE,
+    MODES,
+    TOPOLOGY,
+    TOTAL,
+    WAITING_TIME,
+    Texts,
+    read_count,
+)
+from shared.domain.network_topology import STRATEGIES, topology_fault
+from shared.kube.instants import BadTime, duration_ns
+
+
+def ignored_of_pod_group(pod_group: Mapping[str, Any]) -> Iterator[str]:
+    """Yields the annotations of a PodGroup that are ignored, each with what is in force instead."""
+    metadata = pod_group.get("metadata")
+    annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+    yield from _ignored(annotations or {})
+
+
+def ignored_of_pod(labels: Texts, annotations: Texts) -> Iterator[str]:
+    """Yields the labels and annotations of a pod that are ignored, where its gang has no PodGroup."""
+    given, label = annotations or {}, (labels or {}).get(LIGHTWEIGHT_MINIMUM)
+    if label and read_count(label) is None:
+        yield f"label {LIGHTWEIGHT_MINIMUM} is {label!r}, which is no number: the pod declares no gang"
+    elif not label and (text := given.get(MINIMUM)) and read_count(text) is None:
+        yield f"annotation {MINIMUM} is {text!r}, which is no number: the pod declares no gang"
+    if text := given.get(WAITING_TIME):
+        try:
+            duration_ns(text)
+        except BadTime as error:
+            yield f"annotation {WAITING_TIME}: {error}; the configured time counts"
+    yield from _ignored(given)
+
+
+def _ignored(annotations: Mapping[str, str]) -> Iterator[str]:
+    if (text := annotations.get(TOTAL)) and read_count(text) is None:
+        yield f"annotation {TOTAL} is {text!r}, which is no number: the minimum counts"
+    yield from _none_of(annotations, MODE, MODES, "the gang is Strict")
+    named = MATCH_POLICY if annotations.get(MATCH_POLICY) else MATCH_POLICY_ALIAS
+    yield from _none_of(annotations, named, MATCH_POLICIES, "the configured one counts")
+    yield from _none_of(annotations, FAILURE_POLICY, FAILURE_POLICIES, "that of its group counts, else Continue")
+    if text := annotations.get(GROUPS):
+        try:
+            msgspec.json.decode(text, type=list[str])
+        except (msgspec.DecodeError, UnicodeEncodeError):
+            example = '["namespace/name", "namespace/other"]'
+            yield f"annotation {GROUPS} is {text!r}: the gang is placed without others; write a list such as {example}"
+    if fault := topology_fault(annotations.get(TOPOLOGY, "")):
+        yield f"annotation {TOPOLOGY}: {fault}; strategies are {' and '.join(STRATEGIES)}"
+
+
+def _none_of(annotations: Mapping[str, str], name: str, known: Iterable[str], instead: str) -> Iterator[str]:
+    text = annotations.get(name)
+    if text and text not in known:
+        yield f"annotation {name} is {text!r}, which is none of {', '.join(known)}: {instead}"
