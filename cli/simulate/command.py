@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from cli.simulate import kube_objects, openb_trace, reservations
-from cli.simulate.policies import GPU_MILLI, POLICIES, policy_text
+from cli.simulate.policies import GPU_MILLI, PACKING, POLICIES, packing_text, policy_text
 from cli.terminal.output import Format, show, show_table
 from services.scheduler.framework.config.checked_document import BadConfig
 from services.scheduler.in_memory_scheduler import InMemoryScheduler
@@ -44,6 +44,9 @@ class Simulated(msgspec.Struct, frozen=True):
         reservations_held, reservations_waiting: Reservations that a node holds or held, and the others; None without
             any.
         seconds: of the engine.
+        allocation_100_percent, allocation_130_percent: GPUs of placed pods, of all the nodes', once pods worth so many
+            percent of these had arrived; None where fewer arrive.
+        gpuless_rejected: rejected pods of a trace that request no GPU.
     """
 
     placed: int
@@ -55,6 +58,9 @@ class Simulated(msgspec.Struct, frozen=True):
     seconds: float
     reservations_held: int | None = None
     reservations_waiting: int | None = None
+    allocation_100_percent: float | None = None
+    allocation_130_percent: float | None = None
+    gpuless_rejected: int | None = None
 
 
 class _Minor(msgspec.Struct):
@@ -87,7 +93,7 @@ class Placement(msgspec.Struct, frozen=True):
 @click.option("--pods", "pods_file", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=True,
               help="A trace's pods (.csv), or objects: pods, workloads, which stand for their pods, PodGroups and Reservations.")  # fmt: skip
 @click.option("--policy", default="default", show_default=True,
-              help=f"{', '.join(POLICIES)}, or a KubeSchedulerConfiguration file.")  # fmt: skip
+              help=f"{', '.join((*POLICIES, *PACKING))}, or a KubeSchedulerConfiguration file.")  # fmt: skip
 @click.option("--arrive-percent", type=click.IntRange(min=1),
               help="Draw the trace's pods at random until their GPU requests reach this share of the nodes'.")  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True, help="For the draw.")
@@ -127,9 +133,13 @@ def simulate(
         devices = kube_objects.read_devices(nodes_file)
     if pods_file.suffix == ".csv":
         pods = openb_trace.read_pods(pods_file, SCHEDULER)
+        if policy in PACKING:
+            config = packing_text(policy, openb_trace.MODEL_LABEL, openb_trace.workload_of(pods))
         if arrive_percent:
             capacity = sum(int((node.status.allocatable or {}).get(GPU_MILLI, "0")) for node in nodes)
             pods = list(openb_trace.arriving(pods, capacity * arrive_percent // 100, seed))
+        if policy in PACKING:
+            nodes, pods, devices = openb_trace.with_devices(nodes, pods)
     elif arrive_percent:
         raise KoordError("--arrive-percent draws from a trace; give --pods FILE.csv")
     else:
@@ -155,7 +165,13 @@ def simulate(
     if reserved:
         count = sum(bool(each.node) for each in held)
         result = msgspec.structs.replace(result, reservations_held=count, reservations_waiting=len(held) - count)
-    if as_json:
+    if arrive_percent:
+        result = _with_allocations(result, nodes, pods, outcomes)
+    _print(result, "json-line" if as_json else output)
+
+
+def _print(result: Simulated, output: str) -> None:
+    if output == "json-line":
         click.echo(msgspec.json.encode(result))
     elif output != "table":
         show(result, output)
@@ -174,6 +190,8 @@ def _lines(result: Simulated) -> Iterator[tuple[str, str]]:
         yield "Reservations waiting", str(result.reservations_waiting)
     for name, percent in (
         ("GPUs requested", result.gpu_allocated_percent),
+        ("  at 100 % arrived", result.allocation_100_percent),
+        ("  at 130 % arrived", result.allocation_130_percent),
         ("cpu requested", result.cpu_allocated_percent),
         ("memory requested", result.memory_allocated_percent),
     ):
@@ -282,6 +300,30 @@ def summary(nodes: Sequence[Node], pods: Sequence[Pod], outcomes: Sequence[Place
         memory_allocated_percent=_percent(used, total, "memory"),
         reasons=dict(Counter(outcome.code for outcome in outcomes if not outcome.node).most_common()),
         seconds=round(seconds, 3),
+    )
+
+
+def _with_allocations(
+    result: Simulated, nodes: Sequence[Node], pods: Sequence[Pod], outcomes: Sequence[Placement]
+) -> Simulated:
+    """Adds the allocation of GPUs at 100 and at 130 percent arrived."""
+    capacity = sum(int((node.status.allocatable or {}).get(GPU_MILLI, "0")) for node in nodes)
+    placed = {outcome.pod for outcome in outcomes if outcome.node}
+    arrived = allocated = gpuless = 0
+    found: dict[int, float] = {}
+    for pod in pods:
+        milli, is_placed = openb_trace.gpu_milli_of(pod), pod.metadata.key in placed
+        arrived += milli
+        allocated += milli if is_placed else 0
+        gpuless += not milli and not is_placed
+        for percent in (100, 130):
+            if percent not in found and arrived >= capacity * percent // 100:
+                found[percent] = round(100 * allocated / capacity, 2)
+    return msgspec.structs.replace(
+        result,
+        allocation_100_percent=found.get(100),
+        allocation_130_percent=found.get(130),
+        gpuless_rejected=gpuless,
     )
 
 

@@ -7,12 +7,16 @@ Other columns are not read. GPUs are one plain resource of a node: which of its 
 """
 
 import csv
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import msgspec
 
 from cli.simulate.policies import GPU_MILLI
+from shared.domain.pod_requests import pod_requests, whole
 from shared.errors import KoordError
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeStatus
@@ -22,6 +26,12 @@ from shared.kube.selectors import NodeSelectorTerm, Requirement
 
 MODEL_LABEL = "alibabacloud.com/gpu-card-model"
 WHOLE = 1000
+_PERCENT = "koordinator.sh/gpu"
+_CARD = {
+    "koordinator.sh/gpu-core": "100",
+    "koordinator.sh/gpu-memory-ratio": "100",
+    "koordinator.sh/gpu-memory": "16Gi",
+}
 _PODS_OF_A_NODE = "1024"
 
 T = TypeVar("T")
@@ -47,6 +57,55 @@ def read_pods(path: Path, scheduler: str) -> list[Pod]:
         BadTrace: a column is missing or no number.
     """
     return _read(path, lambda row: _pod(row, scheduler))
+
+
+def with_devices(nodes: Sequence[Node], pods: Sequence[Pod]) -> tuple[list[Node], list[Pod], list[dict[str, Any]]]:
+    """Returns nodes and pods whose GPUs are devices: a share lies on one of them; and the nodes' Devices."""
+    listed = []
+    for node in nodes:
+        gpus = int((node.status.allocatable or {}).get(GPU_MILLI, "0")) // WHOLE
+        cards = [
+            {"type": "gpu", "minor": minor, "id": f"{node.metadata.name}-{minor}", "health": True, "resources": _CARD}
+            for minor in range(gpus)
+        ]
+        listed.append({"metadata": {"name": node.metadata.name}, "spec": {"devices": cards}})
+    return [_gpu_node(node) for node in nodes], [_gpu_pod(pod) for pod in pods], listed
+
+
+def workload_of(pods: Sequence[Pod]) -> list[dict[str, object]]:
+    """Returns the mix of pods, for the plugins that pack GPUs."""
+    counted = Counter(_expected(pod) for pod in pods)
+    return [
+        {"cpuMilli": cpu, "memory": memory, "gpus": gpus, "share": share, "models": list(models), "pods": number}
+        for (cpu, memory, gpus, share, models), number in counted.items()
+    ]
+
+
+def _expected(pod: Pod) -> tuple[int, int, int, int, tuple[str, ...]]:
+    requests = whole(pod_requests(pod))
+    percent = requests.get(GPU_MILLI, 0) * 100 // WHOLE
+    affinity = pod.spec.affinity and pod.spec.affinity.node_affinity
+    terms = affinity.required.node_selector_terms if affinity and affinity.required else ()
+    models = tuple(sorted(value for term in terms for each in term.match_expressions for value in each.values))
+    gpus, share = (percent // 100, 100) if percent >= 100 else (int(percent > 0), percent or 100)
+    return requests.get("cpu", 0), requests.get("memory", 0), gpus, share, models
+
+
+def _gpu_node(node: Node) -> Node:
+    allocatable = dict(node.status.allocatable or {})
+    percent = int(allocatable.get(GPU_MILLI, "0")) * 100 // WHOLE
+    allocatable[_PERCENT] = str(percent)
+    return msgspec.structs.replace(node, status=NodeStatus(allocatable=allocatable, capacity=allocatable))
+
+
+def _gpu_pod(pod: Pod) -> Pod:
+    percent = gpu_milli_of(pod) * 100 // WHOLE
+    if not percent:
+        return pod
+    (container,) = pod.spec.containers
+    requests = {**((container.resources and container.resources.requests) or {}), _PERCENT: str(percent)}
+    container = msgspec.structs.replace(container, resources=Resources(requests=requests))
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, containers=(container,)))
 
 
 def arriving(pods: Sequence[Pod], upto_milli: int, seed: int) -> Iterator[Pod]:

@@ -10,6 +10,7 @@ from services.scheduler.plugins import (
     default_preemption,
     device_share,
     elastic_quota,
+    gpu_packing,
     image_locality,
     inter_pod_affinity,
     load_aware_scheduling,
@@ -57,6 +58,8 @@ PLUGINS = (
     scheduling_hint.SPEC,
     node_resources_fit_plus.SPEC,
     scarce_resource_avoidance.SPEC,
+    gpu_packing.FRAGMENTATION_SPEC,
+    gpu_packing.PACKING_SPEC,
     reservation.SPEC,
 )
 

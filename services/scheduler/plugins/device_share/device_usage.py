@@ -8,7 +8,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from services.scheduler.plugins.device_share.devices_of_node import Amounts, NodeDevices
+from services.scheduler.plugins.device_share.devices_of_node import Amounts, NodeDevices, OfferedDevice
 from services.scheduler.plugins.device_share.pod_device_requests import DeviceRequests
 from shared.domain.label_selectors import Selector, selects
 
@@ -76,8 +76,9 @@ def add(total: dict[str, int], more: Iterable[tuple[str, int]], sign: int = 1) -
 
 def less(one: Amounts, other: Amounts) -> dict[str, int]:
     """Subtracts amounts; none falls below 0. Names of either are in the result, as upstream has it."""
-    left = {name: max(0, size - other.get(name, 0)) for name, size in one.items()}
-    left.update((name, max(0, -size)) for name, size in other.items() if name not in one)
+    left = {name: size - taken if size > (taken := other.get(name, 0)) else 0 for name, size in one.items()}
+    if not other.keys() <= one.keys():
+        left.update((name, max(0, -size)) for name, size in other.items() if name not in one)
     return left
 
 
@@ -145,14 +146,17 @@ def view_of(
     free: dict[str, ByMinor] = {}
     used: dict[str, ByMinor] = {}
     in_use: dict[str, frozenset[int]] = {}
-    for type_, offered in devices.of_type.items():
-        whole = _free(devices, usage, type_, lifted)
-        left = _within(whole, lifted.required.get(type_))
-        in_use[type_] = frozenset(
-            minor
+    for type_ in requests.of_type:
+        offered = devices.of_type.get(type_, {})
+        whole = _free(offered, usage.used.get(type_, {}), lifted.freed.get(type_, {}))
+        required = lifted.required.get(type_)
+        left = whole if required is None else _within(whole, required)
+        taken = {
+            # An untouched device is free as a whole.
+            minor: {} if (free_ := left.get(minor, whole[minor])) is device.total else less(device.total, free_)
             for minor, device in offered.items()
-            if not is_zero(less(device.total, left[minor] if minor in left else whole[minor]))
-        )
+        }
+        in_use[type_] = frozenset(minor for minor, amounts in taken.items() if not is_zero(amounts))
         if all(map(is_zero, left.values())):
             continue
         selector: Selector | None = requests.wish(type_).selector
@@ -166,26 +170,26 @@ def view_of(
         if not minors:
             continue
         total[type_] = {minor: offered[minor].total for minor in minors}
-        free[type_] = {minor: less(offered[minor].total, less(offered[minor].total, left[minor])) for minor in minors}
-        used[type_] = {minor: less(offered[minor].total, left[minor]) for minor in minors}
+        used[type_] = {minor: taken[minor] for minor in minors}
+        free[type_] = {
+            minor: left[minor] if required is None else less(offered[minor].total, taken[minor]) for minor in minors
+        }
     return DeviceView(devices, total, free, used, in_use, usage.functions)
 
 
-def _free(devices: NodeDevices, usage: DeviceUsage, type_: str, lifted: Lifted) -> dict[int, Amounts]:
-    used, freed = usage.used.get(type_, {}), lifted.freed.get(type_, {})
+def _free(offered: Mapping[int, OfferedDevice], used: ByMinor, freed: ByMinor) -> dict[int, Amounts]:
     left: dict[int, Amounts] = {}
-    for minor, device in devices.of_type[type_].items():
-        taken: Amounts = used.get(minor, {})
-        if minor in freed:
-            taken = less(taken, freed[minor])
-        left[minor] = less(device.total, taken)
+    for minor, device in offered.items():
+        taken = used.get(minor)
+        if taken is None:
+            left[minor] = device.total
+        else:
+            left[minor] = less(device.total, less(taken, freed[minor]) if minor in freed else taken)
     return left
 
 
-def _within(free: dict[int, Amounts], required: ByMinor | None) -> dict[int, Amounts]:
+def _within(free: dict[int, Amounts], required: ByMinor) -> dict[int, Amounts]:
     """Caps free amounts by those that the pod may use. As upstream has it, names of one alone are not compared."""
-    if required is None:
-        return free
     return {
         minor: {name: min(size, limits[name]) for name, size in free[minor].items() if name in limits}
         for minor, limits in required.items()

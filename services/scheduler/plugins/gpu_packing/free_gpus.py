@@ -1,0 +1,136 @@
+"""The GPUs of all nodes with what is free of each, in percent, by row; and the pods that are assigned, by type.
+
+A function of the nodes, their Devices and the placements.
+"""
+
+from collections import Counter
+from typing import NamedTuple
+
+import numpy as np
+
+from services.scheduler.cache.plugin_cache import PluginCache
+from services.scheduler.kernels.array_types_and_row_selection import Int64
+from services.scheduler.kernels.gpu_fragments import WHOLE
+from services.scheduler.plugins.device_share.allocation_annotation import allocation_of
+from services.scheduler.plugins.device_share.device_usage import Allocation
+from services.scheduler.plugins.device_share.pod_device_requests import CORE, RATIO, read_device_requests
+from services.scheduler.plugins.helper.rejections import Rejection
+from services.scheduler.state.pod_equivalence_class import PodClass
+from services.scheduler.state.pod_scheduling_record import Assignment
+from shared.kube.device import GPU, Device
+from shared.kube.node import Node
+
+MAX_GPUS = 16
+"""Number of GPUs of a node that count: those with the smallest minors."""
+
+
+class PodType(NamedTuple):
+    """The amounts by which pods count: GPUs with a share of each, in percent."""
+
+    cpu_milli: int
+    memory: int
+    gpus: int
+    share: int
+
+
+def type_of(pod_class: PodClass, key: object) -> PodType:
+    """Returns the type of a class of pods, cached in it under a key."""
+    found: PodType | None = pod_class.cached.get(key)
+    if found is None:
+        requests = read_device_requests(pod_class.pod, pod_class.request)
+        gpu = None if requests is None or isinstance(requests, Rejection) else requests.gpu
+        share = 0 if gpu is None else min(gpu.each.get(RATIO, 0) or gpu.each.get(CORE, 0), WHOLE)
+        cpu, memory = (pod_class.request.get(name, 0) for name in ("cpu", "memory"))
+        found = PodType(cpu, memory, gpu.number if gpu is not None and share else 0, share)
+        pod_class.cached[key] = found
+    return found
+
+
+class FreeGpuCache(PluginCache):
+    """Cache of one plugin.
+
+    Attributes:
+        free: int64[rows, GPUs], percent that is free of each.
+        gpus: int64[rows], the number of healthy GPUs.
+        models: row -> model of its GPUs, by the label.
+        assigned: type -> number of pods.
+        version: grows with every change of `assigned`.
+    """
+
+    def __init__(self, model_label: str) -> None:
+        self.free: Int64 = np.zeros((0, MAX_GPUS), np.int64)
+        self.gpus: Int64 = np.zeros(0, np.int64)
+        self.models: dict[int, str] = {}
+        self.assigned: Counter[PodType] = Counter()
+        self._label = model_label
+        self._names: dict[int, str] = {}
+        self._rows: dict[str, int] = {}
+        self._devices: dict[str, Device] = {}
+        self._places: dict[int, dict[int, int]] = {}  # row -> minor -> place in `free`
+        self._pods: dict[int, dict[str, Allocation]] = {}
+
+    def set_node(self, row: int, node: Node | None) -> None:
+        """Sets the node in the row, None when it is deleted."""
+        name = self._names.pop(row, None)
+        if name is not None and self._rows.get(name) == row:
+            del self._rows[name]
+        self.models.pop(row, None)
+        if node is not None:
+            self._names[row], self._rows[node.metadata.name] = node.metadata.name, row
+            self.models[row] = (node.metadata.labels or {}).get(self._label, "")
+        self._set_gpus(row)
+
+    def set_device(self, name: str, device: Device | None) -> None:
+        """Sets the Device of that name, None when it is deleted."""
+        self._devices.pop(name, None)
+        if device is not None:
+            self._devices[name] = device
+        if name in self._rows:
+            self._set_gpus(self._rows[name])
+
+    def assign(self, row: int, uid: str, assignment: Assignment) -> None:
+        """Counts a pod."""
+        self.assigned[type_of(assignment.pod_class, self)] += 1
+        if allocation := allocation_of(assignment.allocation):
+            self._pods.setdefault(row, {})[uid] = allocation
+            self._reach(row + 1)
+            self.move(self.free, row, allocation, -1)
+
+    def release(self, row: int, uid: str, assignment: Assignment) -> None:
+        """Counts the pod no longer."""
+        self.assigned[type_of(assignment.pod_class, self)] -= 1
+        if (allocation := self._pods.get(row, {}).pop(uid, None)) is not None:
+            self.move(self.free, row, allocation, +1)
+
+    def move(self, free: Int64, row: int, allocation: Allocation, sign: int) -> None:
+        """Takes an allocation off free amounts (-1), or gives it back (+1)."""
+        places = self._places.get(row, {})
+        for device in allocation:
+            if device.type == GPU and (place := places.get(device.minor)) is not None:
+                amounts = dict(device.amounts)
+                free[row, place] += sign * max(amounts.get(RATIO, 0), amounts.get(CORE, 0))
+
+    def sized(self, size: int) -> tuple[Int64, Int64]:
+        """`free` and `gpus` of so many rows."""
+        self._reach(size)
+        return self.free[:size], self.gpus[:size]
+
+    def _set_gpus(self, row: int) -> None:
+        self._reach(row + 1)
+        device = self._devices.get(self._names.get(row, ""))
+        listed = device.spec.devices if device is not None else ()
+        minors = sorted({each.minor for each in listed if each.type == GPU and each.health and each.minor is not None})[
+            :MAX_GPUS
+        ]
+        self._places[row] = {minor: place for place, minor in enumerate(minors)}
+        self.gpus[row] = len(minors)
+        self.free[row] = 0
+        self.free[row, : len(minors)] = WHOLE
+        for allocation in self._pods.get(row, {}).values():
+            self.move(self.free, row, allocation, -1)
+
+    def _reach(self, size: int) -> None:
+        if size > len(self.gpus):
+            grown = 2 * size - len(self.gpus)
+            self.gpus = np.concatenate((self.gpus, np.zeros(grown, np.int64)))
+            self.free = np.concatenate((self.free, np.zeros((grown, MAX_GPUS), np.int64)))
