@@ -36,8 +36,9 @@ def fragments(
 ) -> Number:
     """Returns the GPU capacity without a use, times the number of pods of the workload.
 
-        FGD:     sum_t n[t] * (left if a pod of t fits nowhere on the node, else the sum of GPUs with less than its share)
-        packing: sum_t n[t] * (left - what pods of t can use) + 2 * n * max(0, left - cpu * gpu_of_workload / cpu_of_workload)
+        FGD:     sum_t n[t] * (left if no pod of t fits, else the sum of what GPUs with less than its share have)
+        packing: sum_t n[t] * (left - what pods of t can use) + 2 * sum_t n[t] * max(0, left - fed)
+        fed    = cpu * GPUs of the workload / cpu of its GPU pods
 
     Args:
         workload: [types, (cpu, memory, GPUs, share, models, pods)].
