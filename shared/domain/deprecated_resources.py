@@ -7,6 +7,7 @@ Source: spec/scheduler-core.md 1.2, spec/api.md 2.4; upstream pkg/util/transform
 """
 
 from collections.abc import Mapping
+from itertools import chain
 
 from msgspec.structs import replace
 
@@ -48,30 +49,22 @@ def node_with_current_names(node: Node) -> Node:
 
 
 def _all_have_current_names(spec: PodSpec) -> bool:
-    for container in spec.containers:  # loops: this runs for every observation of a pod
-        if container.resources is not None and not _has_current_names(container):
-            return False
-    for container in spec.init_containers:
-        if not _has_current_names(container):
-            return False
-    return not _has_deprecated(spec.overhead)
+    for container in chain(spec.containers, spec.init_containers) if spec.init_containers else spec.containers:
+        resources = container.resources  # not a call for each container: this runs for every pod that is read
+        if resources is not None:
+            requests, limits = resources.requests, resources.limits
+            if (requests and not _DEPRECATED.isdisjoint(requests)) or (limits and not _DEPRECATED.isdisjoint(limits)):
+                return False
+    return spec.overhead is None or not _has_deprecated(spec.overhead)
 
 
 def _has_deprecated(quantities: Quantities | None) -> bool:
     return quantities is not None and not _DEPRECATED.isdisjoint(quantities)
 
 
-def _has_current_names(container: Container) -> bool:
-    resources = container.resources
-    if resources is None:
-        return True
-    requests, limits = resources.requests, resources.limits
-    return (not requests or _DEPRECATED.isdisjoint(requests)) and (not limits or _DEPRECATED.isdisjoint(limits))
-
-
 def _container(container: Container) -> Container:
     resources = container.resources
-    if resources is None or _has_current_names(container):
+    if resources is None:
         return container
     resources = ResourceRequirements(requests=_renamed(resources.requests), limits=_renamed(resources.limits))
     return replace(container, resources=resources)

@@ -22,7 +22,7 @@ from services.scheduler.state.other_watched_resources import (
     is_unselected,
 )
 from services.scheduler.state.packed_pod_observation import first_observation, observed_on_node
-from services.scheduler.state.packed_reported_pods import encoded_classes, encoded_usages
+from services.scheduler.state.packed_reported_pods import encoded_classes
 from services.scheduler.state.pod_equivalence_class import has_same_marks
 from services.scheduler.state.pod_observation_diff import (
     changes_labels,
@@ -35,8 +35,9 @@ from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.reserve_pods import identity_owners_of, may_help, reserve_pod_of, without_marker
 from services.scheduler.state.scheduler_state_fields import SchedulerStateFields
 from services.scheduler.state.usage_records import MetricRecord, ReportRecord
-from shared.domain.operating_mode_pod import is_operating, reservation_of
-from shared.domain.usage_plausibility import is_ahead, ranges_of_report, ranges_of_status
+from shared.domain.gang import LIGHTWEIGHT_NAME, POD_GROUP_LABEL
+from shared.domain.operating_mode_pod import OPERATING_MODE, is_operating, reservation_of
+from shared.domain.usage_plausibility import is_ahead, ranges_of_report
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import (
     BindFailed,
@@ -65,6 +66,8 @@ CONFIG_KEY = "koord-scheduler-config"
 """Data key of CONFIG_MAP. In a ConfigMap with a single key, that key counts whatever its name."""
 
 _ENDED = frozenset(("Succeeded", "Failed"))
+_SPECIAL = frozenset((POD_GROUP_LABEL, LIGHTWEIGHT_NAME, OPERATING_MODE))
+"""Labels of pods that are in a gang or stand for a Reservation; annotations put pods into gangs as well."""
 _MAX_UNREAD = 1024
 
 
@@ -101,11 +104,12 @@ class ClusterFold(SchedulerStateFields):
         if self.dirty is not None:
             self.dirty.nodes[event.node] = None
 
-    def _pod_observed(self, record: RecordedEvent, event: PodObserved) -> None:
-        self._observe_pod(record, event, without_marker(event.object))
-
-    def _observe_pod(self, record: RecordedEvent, event: PodObserved, pod: Pod) -> None:
-        uid = event.pod_uid
+    def _pod_observed(self, record: RecordedEvent, event: PodObserved, reserve_pod: Pod | None = None) -> None:
+        """Folds a pod; `reserve_pod` stands for a Reservation, and an observed pod cannot claim to."""
+        pod, uid = reserve_pod or event.object, event.pod_uid
+        metadata = pod.metadata
+        if metadata.annotations and reserve_pod is None:
+            pod = without_marker(pod)
         pod_record = self.pods.get(uid)
         if pod_record is None:
             pod_record = self.pods[uid] = PodRecord(uid)
@@ -117,13 +121,7 @@ class ClusterFold(SchedulerStateFields):
             self.awaited.pop(uid, None)
             pod_record.name = event.pod
         elif node and pod_record.node == node:
-            seen = last_seen(pod_record)
-            if (ended and not pod_record.ended) or requests_less(seen, pod):
-                self._changed(node, ClusterEvent.POD_RELEASED, record.seq)
-            if changes_labels(pod_record, seen, pod):
-                self._changed(node, ClusterEvent.POD_CHANGED, record.seq)
-            if pod_record.load_class is not None or not has_same_marks(seen, pod):
-                self._settle_load_class(pod_record, pod)
+            self._observe_again(pod_record, pod, record.seq, ends=ended and not pod_record.ended)
         elif ended:
             self.released_seq = record.seq
         elif not node and requests_changed(last_seen(pod_record), pod):
@@ -135,12 +133,13 @@ class ClusterFold(SchedulerStateFields):
             pod_record.observation = observed_on_node(pod_record.observation, record.at_ns)
             self._drop_load_class(pod_record)
         pod_record.ended = ended
-        pod_record.deleting = pod.metadata.deletion_timestamp is not None
-        self.gangs.observe_pod(uid, pod, record.seq, record.at_ns)
-        self._set_operating(uid, pod, record.seq)
+        pod_record.deleting = metadata.deletion_timestamp is not None
+        if metadata.annotations or uid in self.gangs.gang_of or self._may_be_special(uid, metadata.labels):
+            self.gangs.observe_pod(uid, pod, record.seq, record.at_ns)
+            self._set_operating(uid, pod, record.seq)
         if pod_record.observed is None:
             if len(self._unread) >= _MAX_UNREAD:
-                self.read()
+                self.read_pods()
             self._unread.append(pod_record)
         pod_record.observed = pod
         if self.dirty is not None:
@@ -166,6 +165,23 @@ class ClusterFold(SchedulerStateFields):
             self._forget(pod_record.pod_class)
         if self.dirty is not None:
             self.dirty.pods[uid] = None
+
+    def _observe_again(self, pod_record: PodRecord, pod: Pod, seq: int, *, ends: bool) -> None:
+        """Notes what the next observation of a pod on one node changes there."""
+        seen = last_seen(pod_record)
+        if ends or requests_less(seen, pod):
+            self._changed(pod_record.node, ClusterEvent.POD_RELEASED, seq)
+        if changes_labels(pod_record, seen, pod):
+            self._changed(pod_record.node, ClusterEvent.POD_CHANGED, seq)
+        if pod_record.load_class is not None or not has_same_marks(seen, pod):
+            self._settle_load_class(pod_record, pod)
+
+    def _may_be_special(self, uid: str, labels: Mapping[str, str] | None) -> bool:
+        """Returns False for most pods: their labels put them into no gang, and they stand for no Reservation.
+
+        This runs for each observation, where a look at each of the labels would take longer.
+        """
+        return bool(labels and not _SPECIAL.isdisjoint(labels)) or uid in self.objects.get(OPERATING_PODS, ())
 
     def _set_operating(self, uid: str, pod: Pod | None, seq: int) -> None:
         """Sets the Reservation that a pod in operating mode stands for, if it stands for one; None: it is deleted."""
@@ -197,7 +213,7 @@ class ClusterFold(SchedulerStateFields):
         if stands_for is None:
             self._delete_pod(record, event.uid)
         else:
-            self._observe_pod(record, stands_for, stands_for.object)
+            self._pod_observed(record, stands_for, stands_for.object)
             if may_help(before, event.object):
                 self.changed[ClusterEvent.RESERVATION] = record.seq
         if self.dirty is not None:
@@ -222,16 +238,17 @@ class ClusterFold(SchedulerStateFields):
         status = metric.status
         ahead = is_ahead(update_time_ns(status.update_time), record.at_ns)
         updated = status.update_time or (before.updated if before else "")
-        pods = encoded_usages(status.pods_metric)
-        if status.pods_metric:
-            metric = replace(metric, status=replace(status, pods_metric=()))
-        self.metrics[event.node] = MetricRecord(metric, updated, pods, ahead, ranges_of_status(status))
+        self.metrics[event.node] = MetricRecord(metric, updated, is_ahead=ahead)
+        self._unread_metrics[event.node] = None
+        if status.pods_metric or len(self._unread_metrics) >= _MAX_UNREAD:  # unread, each pod takes some 2 KB
+            self.read_metrics()
         self._changed(event.node, ClusterEvent.METRIC, record.seq)
         if self.dirty is not None:
             self.dirty.metrics[event.node] = None
 
     def _metric_deleted(self, record: RecordedEvent, event: NodeMetricDeleted) -> None:
         self.metrics.pop(event.node, None)
+        self._unread_metrics.pop(event.node, None)
         self._changed(event.node, ClusterEvent.METRIC, record.seq)
         if self.dirty is not None:
             self.dirty.metrics[event.node] = None

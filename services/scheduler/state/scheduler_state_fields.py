@@ -16,6 +16,7 @@ from services.scheduler.state.names_changed_since_cache_settled import DirtySet
 from services.scheduler.state.node_record import NodeRecord
 from services.scheduler.state.other_watched_resources import POD_GROUPS, RESERVATIONS
 from services.scheduler.state.packed_pod_observation import has_other_numbers, read_from_object
+from services.scheduler.state.packed_reported_pods import encoded_usages
 from services.scheduler.state.planned_starts import PlannedStart, UnitKey
 from services.scheduler.state.pod_equivalence_class import (
     PodClass,
@@ -30,6 +31,7 @@ from services.scheduler.state.reserve_pods import LastStatus
 from services.scheduler.state.usage_records import MetricRecord, ReportRecord
 from shared.domain.reservation import Owner
 from shared.domain.reservation_owners import Identity, named_identity
+from shared.domain.usage_plausibility import ranges_of_status
 from shared.events.cluster import ObjectDeleted
 from shared.kube.pod import Pod
 
@@ -120,6 +122,7 @@ class SchedulerStateFields:
         self.cluster_begins = 0
         self.dirty: DirtySet | None = None
         self._unread: list[PodRecord] = []
+        self._unread_metrics: dict[str, None] = {}
 
     def _changed(self, node: str, change: ClusterEvent, seq: int) -> None:
         node_record = self.nodes.get(node)
@@ -129,6 +132,11 @@ class SchedulerStateFields:
                 self.dirty.nodes.setdefault(node)
 
     def read(self) -> None:
+        """Reads the newest object of every pod and the newest NodeMetrics into their records."""
+        self.read_pods()
+        self.read_metrics()
+
+    def read_pods(self) -> None:
         """Reads the newest object of every pod into its record: the class, and the time since which it counts on its
         node.
         """
@@ -153,6 +161,17 @@ class SchedulerStateFields:
                 self.identities[pod_record.uid] = _identity(pod)
             self._set_class(pod_record, class_key(pod), pod)
         self._unread.clear()
+
+    def read_metrics(self) -> None:
+        """Reads the pods and the amounts of every new NodeMetric into its record."""
+        for node in self._unread_metrics:
+            record = self.metrics[node]
+            metric, status = record.metric, record.metric.status
+            pods, ranges = encoded_usages(status.pods_metric), ranges_of_status(status)
+            if status.pods_metric:
+                metric = replace(metric, status=replace(status, pods_metric=()))
+            self.metrics[node] = record._replace(metric=metric, pods=pods, ranges=ranges)
+        self._unread_metrics.clear()
 
     def _set_class(self, pod_record: PodRecord, key: bytes, pod: Pod) -> None:
         """Counts a pod in the class of equal pods.
