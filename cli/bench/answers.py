@@ -95,7 +95,7 @@ def _measure(
     postgres: str, events: int, runs: int, only: tuple[str, ...], wal_bytes: int, *, verify: bool
 ) -> AnswerFigures:
     load_before = os.getloadavg()[0]
-    recent, bytes_per_event, pods = asyncio.run(_facts(postgres))
+    recent, bytes_per_event, pods = asyncio.run(find_facts(postgres))
     seconds: dict[str, float] = {}
     cpu_seconds: dict[str, float] = {}
     for name, arguments in commands(recent).items():
@@ -110,7 +110,7 @@ def _measure(
     return AnswerFigures(events, runs, slowest, seconds, cpu_seconds, bytes_per_event, bytes_per_pod, wal_bytes, loads)
 
 
-async def _facts(postgres: str) -> tuple[Mapping[str, str], int, int]:
+async def find_facts(postgres: str) -> tuple[Mapping[str, str], int, int]:
     """Returns a pod that is newly placed and an instant shortly before the log's end; bytes of an event; placed pods."""
     async with reading(postgres) as log:
         placed = [row async for row in log.rows(context="scheduling", kind="PodPlaced", newest=1)]
@@ -142,7 +142,7 @@ def commands(recent: Mapping[str, str]) -> dict[str, list[str]]:
         "quota_tree_at_s": ["get", "quotas", "--at", recent["at"]],
         "quota_explain_s": ["explain", "quota", "team-3-4"],
         "quota_why_s": ["explain", "pod", pod],
-        "quota_whatif_s": ["whatif", "quota", "--set", "team-3-4.max.cpu=7"],
+        "quota_whatif_s": ["whatif", "quota", "--set", "team-3-4.max.cpu=70"],
         "pending_s": ["pending", "-A"],
         "shadow_report_s": ["shadow", "report"],
         "config_status_s": ["get", "configs"],
