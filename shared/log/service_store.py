@@ -144,6 +144,14 @@ class ServiceStore:
             )
         return [at for (at,) in rows]
 
+    async def newest_schema(self) -> int | None:
+        """Returns the schema of the newest snapshot, whatever this release reads; None where there is none."""
+        async with self._database.reading() as connection:
+            schema: int | None = await connection.fetchval(
+                "select schema from snapshots where service = $1 order by at desc limit 1", self._service
+            )
+        return schema
+
     async def newest_snapshot(
         self, schema: int, reader: LogReader, upto: Mapping[str, int] | None = None
     ) -> Snapshot | None:
