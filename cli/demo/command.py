@@ -18,6 +18,7 @@ from cli.demo.demo_run import Scale, run
 from cli.demo.load_spread import Spread, spread_of
 from cli.demo.profile_without_load_aware import without_load_awareness
 from cli.demo.run_progress import Progress
+from cli.supervisor.system_folder import record_database
 from cli.supervisor.system_servers import Servers
 from cli.terminal.output import show_table
 from services.scheduler.explain.explanation_text import render
@@ -34,7 +35,10 @@ from shared.log.admin.verify import Verified
     "--pods", type=click.IntRange(min=1), default=1000, show_default=True, help="LS and batch pods, half each."
 )
 @click.option(
-    "--dir", "folder", type=click.Path(path_type=Path), help="Keep data and logs here; removed at the end otherwise."
+    "--dir",
+    "folder",
+    type=click.Path(path_type=Path),
+    help="Keep data and logs here, to be read with --dir DIR/aware and DIR/blind; removed at the end otherwise.",
 )
 def demo(*, nodes: int, pods: int, folder: Path | None) -> None:
     """Place 1,000 pods on 100 simulated nodes and show what came of it.
@@ -43,11 +47,14 @@ def demo(*, nodes: int, pods: int, folder: Path | None) -> None:
     Takes about a minute, needs no cluster and leaves nothing running.
     """
     with ExitStack() as kept:
+        temporary = folder is None
         folder = folder or Path(
             kept.enter_context(tempfile.TemporaryDirectory(prefix="koord-demo-", ignore_cleanup_errors=True))
         )
         folder.mkdir(parents=True, exist_ok=True)
         asyncio.run(_demo(Scale(nodes, pods), folder.absolute()))
+        if not temporary:
+            click.echo(f"The logs of both runs are kept: `koord events --dir {folder / 'aware'}`, and .../blind.")
 
 
 async def _demo(scale: Scale, folder: Path) -> None:
@@ -56,6 +63,8 @@ async def _demo(scale: Scale, folder: Path) -> None:
     async with Servers(folder, alone=True) as servers:
         aware = await servers.create_database("aware")
         blind = await servers.create_database("blind")
+        for name in ("aware", "blind"):
+            record_database(folder / name, name)
         if not compiling.done():
             click.echo("The scheduler's passes are compiled: some 20 s, once on a machine.")
         await compiling

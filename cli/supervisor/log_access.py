@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from cli.supervisor.system_folder import find_endpoints, find_running, systems_in, taken
+from cli.supervisor.system_folder import find_endpoints, find_running, server_of, systems_in, taken
 
 READ_ONLY = {"default_transaction_read_only": "on"}
 
@@ -28,14 +28,15 @@ def log_of(folder: Path) -> Iterator[str]:
     from cli.embedded import EmbeddedPostgres
 
     [system] = stopped
-    if not (system / "postgres" / "data").is_dir():
+    server, name = server_of(system)
+    if not (server / "postgres" / "data").is_dir():
         yield find_endpoints(folder).postgres
         return
-    with taken(system):
+    with taken(server):
         click.echo(f"koord: no system runs in {system}; its Postgres is started to read the log", err=True)
-        postgres = EmbeddedPostgres(system / "postgres", settings=READ_ONLY)
+        postgres = EmbeddedPostgres(server / "postgres", settings=READ_ONLY)
         asyncio.run(postgres.start())
         try:
-            yield postgres.url
+            yield postgres.url_of(name) if name else postgres.url
         finally:
             asyncio.run(postgres.stop())

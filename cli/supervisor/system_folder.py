@@ -15,16 +15,38 @@ from shared.errors import KoordError
 DEFAULT = Path(".koord")
 _LOCK = "lock"
 _ENDPOINTS = "endpoints.json"
+_DATABASE = "database"
+"""File of a system whose database is on the Postgres of the folder above, which several share: its name."""
 
 
 def holds_system(folder: Path) -> bool:
     """Returns whether a system has its data in the folder itself, not in one below it."""
-    return (folder / _LOCK).exists() or (folder / "postgres").is_dir()
+    return (folder / _LOCK).exists() or (folder / "postgres").is_dir() or (folder / _DATABASE).is_file()
 
 
 def systems_in(folder: Path) -> list[Path]:
-    """Returns the folders of systems: the folder itself, and those directly below it."""
-    return [path for path in (folder, *sorted(folder.glob("*"))) if holds_system(path)]
+    """Returns the folders of systems: the folder itself, and those directly below it.
+
+    A folder whose Postgres those below it share has no log of its own.
+    """
+    below = [path for path in sorted(folder.glob("*")) if holds_system(path)]
+    if any((path / _DATABASE).is_file() for path in below):
+        return below
+    return [folder, *below] if holds_system(folder) else below
+
+
+def record_database(folder: Path, name: str) -> None:
+    """Records that the system of a folder has its database on the Postgres of the folder above."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / _DATABASE).write_text(f"{name}\n")
+
+
+def server_of(system: Path) -> tuple[Path, str]:
+    """Returns the folder in which a system's Postgres lies, and the name of its database; empty for the usual one."""
+    file = system / _DATABASE
+    if (system / "postgres").is_dir() or not file.is_file():
+        return system, ""
+    return system.resolve().parent, file.read_text().strip()
 
 
 class SeveralSystems(KoordError):

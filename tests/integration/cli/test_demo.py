@@ -23,6 +23,19 @@ def test_the_demo_ends_with_a_summary_and_leaves_nothing_running(tmp_path: Path)
     assert "koord why pod default/" in done.stdout
     assert re.search(r"^Log verified: [\d,]+ events", done.stdout, re.MULTILINE)
     assert not processes_of(tmp_path)
+    assert f"`koord events --dir {tmp_path}/aware`" in done.stdout
+    pod = re.search(r"koord why pod (default/\S+)`", done.stdout)
+    assert pod
+    aware, blind = (koord("why", "pod", pod[1], "--dir", str(tmp_path / run)).stdout for run in ("aware", "blind"))
+    assert pod[1] in aware
+    assert pod[1] in blind
+    assert aware != blind
+    several = koord("events", "--dir", str(tmp_path))
+    assert f"choose one with --dir: {tmp_path}/aware, {tmp_path}/blind" in several.stderr
+
+
+def koord(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "cli", *arguments], capture_output=True, text=True, check=False)
 
 
 def test_ctrl_c_ends_the_demo_while_its_servers_start(tmp_path: Path) -> None:
