@@ -113,20 +113,6 @@ class Gateway:
             self._runtime.rejections,
             lambda: find_unreachable(self._api, self.outages, self._runtime.now_ns),
         )
-        # Before the first request to the API server: it may not answer, which `koord cluster status` then shows.
-        await requests.serve(self._runtime.bus)
-        if not await confirm_cluster(self._runtime, self._api, self.outages):
-            return
-        if self._settings.shadow:
-            await self._work()
-            return
-        self._lease = await claim_cluster(self._runtime, self._api, self.outages, self._append_later)
-        if self._lease is not None:
-            await self._work()
-            await self._lease.release()
-
-    async def _work(self) -> None:
-        """Works until a stop is requested; then lets effects end and appends their outcomes."""
         async with asyncio.TaskGroup() as group:
             self._effect_runner = EffectRunner(
                 self._api,
@@ -138,38 +124,54 @@ class Gateway:
                 count=self._metrics.outcome,
                 group=group,
             )
-            self._effect_runner.before_lists(self._state)
-            watchers = [
-                Watcher(self._api, resource, self._settings, self._observations) for resource in self._resources
-            ]
-            inputs = [group.create_task(watcher.run(), name=f"watch {watcher.name}") for watcher in watchers]
-            inputs.append(group.create_task(self._report_outages(), name="outages"))
-            lease = group.create_task(self._lease.keep(), name="lease") if self._lease else None
-            inputs.append(group.create_task(self._end_without_object(), name="desired states without object"))
             group.create_task(self._append(), name="append")
             self._eviction_control = EvictionControl(self._runtime, self._append_later)
+            # Before the first request to the API server, which may not answer: `koord cluster status` shows that, and an
+            # operator may hold evictions meanwhile.
+            await requests.serve(self._runtime.bus)
             await self._runtime.bus.handle(SUBJECT_OF_EVICTIONS, self._eviction_control.receive)
             group.create_task(self._wake_on_change(), name="wake on change")
-            if self._webhooks is not None:
-                late_admission = self._webhooks.late_admission(self._append_later)
-                self._runtime.before_fold(late_admission.observe)
-                group.create_task(self._webhooks.keep_registered(), name="webhook registration")
-                inputs.append(group.create_task(late_admission.run(self._runtime.now_ns), name="late admission"))
-            starting = group.create_task(self._start(), name="start")
-            await self._runtime.draining.wait()
-            await cancel_and_wait(*inputs)
-            # A task that uses the writer's connection is never cancelled, which could cut a transaction: it ends by
-            # itself.
-            if self._listed.is_set():
-                self._to_start.set()
-                await starting
-            else:
-                starting.cancel()
-            await self._effect_runner.drain(DRAIN_TIMEOUT_S)
-            if lease is not None:
-                await cancel_and_wait(lease)
+            if await self._has_cluster():
+                await self._work(group)
             self._drained = True
             self._to_append.set()
+        if self._lease is not None:
+            await self._lease.release()
+
+    async def _has_cluster(self) -> bool:
+        """Waits until this system may work on the cluster; returns False if a stop is requested first."""
+        if not await confirm_cluster(self._runtime, self._api, self.outages):
+            return False
+        if self._settings.shadow:
+            return True
+        self._lease = await claim_cluster(self._runtime, self._api, self.outages, self._append_later)
+        return self._lease is not None
+
+    async def _work(self, group: asyncio.TaskGroup) -> None:
+        """Works until a stop is requested; then lets effects end, whose outcomes are appended after that."""
+        self._effect_runner.before_lists(self._state)
+        watchers = [Watcher(self._api, resource, self._settings, self._observations) for resource in self._resources]
+        inputs = [group.create_task(watcher.run(), name=f"watch {watcher.name}") for watcher in watchers]
+        inputs.append(group.create_task(self._report_outages(), name="outages"))
+        lease = group.create_task(self._lease.keep(), name="lease") if self._lease else None
+        inputs.append(group.create_task(self._end_without_object(), name="desired states without object"))
+        if self._webhooks is not None:
+            late_admission = self._webhooks.late_admission(self._append_later)
+            self._runtime.before_fold(late_admission.observe)
+            group.create_task(self._webhooks.keep_registered(), name="webhook registration")
+            inputs.append(group.create_task(late_admission.run(self._runtime.now_ns), name="late admission"))
+        starting = group.create_task(self._start(), name="start")
+        await self._runtime.draining.wait()
+        await cancel_and_wait(*inputs)
+        # A task that uses the writer's connection is never cancelled, which could cut a transaction: it ends by itself.
+        if self._listed.is_set():
+            self._to_start.set()
+            await starting
+        else:
+            starting.cancel()
+        await self._effect_runner.drain(DRAIN_TIMEOUT_S)
+        if lease is not None:
+            await cancel_and_wait(lease)
 
     @property
     def _webhooks(self) -> WebhookLifecycle | None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from cli.dev.local_control_plane import Cluster
 from cli.doctor.all_checks import examine
@@ -223,12 +223,16 @@ async def test_an_empty_list_of_quotas_deletes_none_until_an_operator_confirms_i
         await until(in_thread(names), holds=lambda found: len(found) == 5)
 
 
-async def status_of(system: System, database: str) -> str:
-    """Returns what `koord cluster status` prints."""
+async def commanded_of(system: System, database: str, *arguments: str) -> Result:
+    """Runs a command as an operator does."""
     assert system.gateway.env
     env = {"KOORD_POSTGRES": database, "KOORD_NATS": system.gateway.env["KOORD_NATS"]}
-    done = await asyncio.to_thread(CliRunner().invoke, koord, ["cluster", "status"], env=env)
-    return done.output
+    return await asyncio.to_thread(CliRunner().invoke, koord, arguments, env=env)
+
+
+async def status_of(system: System, database: str) -> str:
+    """Returns what `koord cluster status` prints."""
+    return (await commanded_of(system, database, "cluster", "status")).output
 
 
 async def test_an_api_server_that_hangs_is_named_with_the_time_since_when(
@@ -256,4 +260,7 @@ async def test_an_api_server_that_hangs_is_named_with_the_time_since_when(
 
         shown = await until(shown_after_the_start, holds=lambda text: "no gateway responded" not in text)
         assert f"the gateway leads, but cannot use the API server at {proxy.url} for " in shown
+        held = await commanded_of(system, database, "evictions", "hold", "--reason", "an outage")
+        assert held.exit_code == 0, held.output
+        assert await system.rows("EvictionsHeld")
         fault.times = 0
