@@ -50,7 +50,7 @@ async def test_accounts_from_a_snapshot_are_those_folded_from_the_beginning(data
     assert overview(report.projection) == overview(head)
 
 
-async def test_a_read_from_the_start_of_the_log_after_a_raise_of_the_schema_says_why(database: str) -> None:
+async def test_a_read_from_the_start_of_the_log_after_a_raise_of_the_schema_names_the_reason(database: str) -> None:
     await make_log(database, 8_000, lambda _: None)
     env = {"KOORD_POSTGRES": database}
     before = await asyncio.to_thread(CliRunner().invoke, koord, ["get", "quotas"], env=env)
