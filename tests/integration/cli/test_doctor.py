@@ -377,8 +377,6 @@ async def test_reports_that_are_ignored_are_named_with_node_reason_time_and_reme
 
 
 async def test_settings_of_gangs_that_are_ignored_are_named(installation: Installation) -> None:
-    await installation.leads("cluster", actor="gateway@1")
-    await installation.leads("scheduling", actor="scheduler@1")
     metadata = {"name": "bad", "namespace": "d", "annotations": {gang.MODE: "Foo"}}
     body = {"metadata": metadata, "spec": {"minMember": 2}}
     await installation.append("cluster", ObjectObserved(resource=POD_GROUPS, name="d/bad", uid="bad", object=body))
