@@ -12,8 +12,10 @@ from cli.terminal.output import Format, show, show_table
 from services.gateway.kube_api.api_errors import ApiError, Forbidden, Unanswered
 from services.gateway.kube_api.authenticated_connections import NoCluster
 from services.gateway.kube_api.client import KubeApi
+from services.gateway.needed_rbac_rules import LEASE_NAME
 from services.gateway.settings import GatewaySettings
 from services.gateway.uninstall.leftover_removal_decision import Action, Leftover
+from services.gateway.uninstall.live_lease_holder import lease_holder, live_lease_holder
 from services.gateway.uninstall.removal import Removal, deployed_replicas, find_leftovers, remove_leftovers
 from shared.errors import KoordError
 
@@ -57,7 +59,7 @@ def uninstall(*, kubeconfig: Path, yes: bool, output: Format, folder: Path) -> N
 async def _uninstall(kubeconfig: str, folder: Path, *, yes: bool, output: Format) -> None:
     settings = GatewaySettings.load("gateway", os.environ)
     async with KubeApi(kubeconfig, timeout_s=settings.timeout_s, read_only=not yes) as api:
-        runs = await _running_gateway(api, settings, folder)
+        runs = await _running_gateway(api, settings, folder) or await _lease_holder(api, settings, waits=yes)
         if yes and runs:
             raise GatewayRuns(runs)
         found = await find_leftovers(api, settings)
@@ -65,7 +67,7 @@ async def _uninstall(kubeconfig: str, folder: Path, *, yes: bool, output: Format
             _print([(one, one.action, one.detail) for one in found], output)
             _summarize(found, output)
             if runs:
-                click.echo(f"This may change yet, and --yes is refused: {runs}", err=True)
+                click.echo(f"This may change yet, and --yes is refused while a gateway runs: {runs}", err=True)
             return
         removals = await remove_leftovers(api, found)
         kept = [(one, DONE["keep"], one.detail) for one in found if one.action == "keep"]
@@ -93,6 +95,31 @@ async def _running_gateway(api: KubeApi, settings: GatewaySettings, folder: Path
             f"kubectl -n {namespace} scale deployment koordstream-gateway --replicas=0"
         )
     return ""
+
+
+async def _lease_holder(api: KubeApi, settings: GatewaySettings, *, waits: bool) -> str:
+    """Returns which system holds the Lease of the cluster, from whatever machine; empty where none does.
+
+    Args:
+        waits: waits for a renewal, and returns nothing without one: the holder was killed.
+    """
+    lease = f"the Lease {settings.webhook_namespace}/{LEASE_NAME}"
+
+    def announce(holder: str, lasts_s: float) -> None:
+        what = f"{_system(holder)} holds {lease}; waiting up to {lasts_s:g} s to see whether it still renews it"
+        click.echo(what, err=True)
+
+    if waits:
+        holder = await live_lease_holder(api, settings, announce)
+        end = "end it where it was started, or it writes all of it again"
+        return f"{_system(holder)} runs, since it renews {lease}: {end}" if holder else ""
+    holder = await lease_holder(api, settings)
+    return f"{_system(holder)} holds {lease}, and --yes waits to see whether it still renews it" if holder else ""
+
+
+def _system(holder: str) -> str:
+    log_id, _, replica = holder.partition("/")
+    return f"the system with log {log_id}, {replica},"
 
 
 def _outcome(removal: Removal) -> tuple[Leftover, str, str]:

@@ -121,7 +121,7 @@ class ClusterLease:
             return
         try:
             stored = await get_object(self._api, self._path, f"get {self._rule}")
-            if stored is not None and _holder(stored) == str(self._own):
+            if stored is not None and holder_of(stored) == str(self._own):
                 await self._write(stored, holder="")
         except ApiError as error:
             log.warning("the Lease is not released", extra={"lease": self.name, "error": str(error)})
@@ -155,7 +155,7 @@ class ClusterLease:
 
     def _is_others(self, stored: Raw) -> bool:
         """Returns whether another system holds the Lease. Of the replicas of one log, the lock of the log decides."""
-        holder = _holder(stored)
+        holder = holder_of(stored)
         if not holder or holder == str(self._own):
             return False
         if self._renewed_s is not None:
@@ -168,7 +168,7 @@ class ClusterLease:
         Raises:
             ClusterTaken: it was renewed since the last check.
         """
-        holder, spec = _holder(stored), stored["spec"]
+        holder, spec = holder_of(stored), stored["spec"]
         seen, before = (holder, str(spec.get("renewTime"))), self._seen
         self._seen = seen
         if before == ("", ""):
@@ -245,7 +245,8 @@ def log_id_of(cluster: str, replica: str, now_ns: int) -> str:
     return blake2b(f"{cluster} {replica} {now_ns}".encode(), digest_size=8).hexdigest()
 
 
-def _holder(stored: Raw) -> str:
+def holder_of(stored: Raw) -> str:
+    """Returns the log and the replica of the system in a Lease, `log/replica`; empty where nobody holds it."""
     return str((stored.get("spec") or {}).get("holderIdentity") or "")
 
 

@@ -4,10 +4,13 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+from click.testing import CliRunner
+
 from cli.dev.local_control_plane import Cluster
 from cli.doctor.all_checks import examine
 from cli.doctor.finding import Finding
 from cli.embedded import EmbeddedPostgres
+from cli.main import koord
 from cli.supervisor.endpoints import Endpoints
 from shared.events.cluster import ClusterIdentified
 from shared.log.admin.newest_events import newest
@@ -75,6 +78,30 @@ async def test_a_second_system_that_would_write_to_the_cluster_is_refused_and_bo
         await third.until(listed)
         assert not [one for one in await doctor(other, tmp_path) if one.severity == "error"]
     await postgres.drop_database("second_system")
+
+
+async def test_uninstall_from_another_folder_is_refused_while_a_system_renews_its_lease(
+    kubeconfig: Path, database: str, tmp_path: Path, cluster: Cluster
+) -> None:
+    """It removed objects first, and noticed afterwards that they were written again."""
+    async with running(kubeconfig, database, folder_in(tmp_path, "first"), {"KOORD_GATEWAY_LEASE_S": "3"}) as first:
+        await first.until(listed)
+        uid = lease(cluster)["metadata"]["uid"]
+        arguments = [
+            "uninstall",
+            "--kubeconfig",
+            str(cluster.kubeconfig()),
+            "--dir",
+            str(folder_in(tmp_path, "second")),
+        ]
+        dry = await asyncio.to_thread(CliRunner().invoke, koord, arguments)
+        log = await log_id(database)
+        assert (dry.exit_code, f"the system with log {log}," in dry.stderr) == (0, True)
+        refused = await asyncio.to_thread(CliRunner().invoke, koord, [*arguments, "--yes"])
+        assert refused.exit_code == 1
+        assert f"the system with log {log}," in refused.stderr
+        assert "runs, since it renews the Lease koordinator-system/koordstream: end it" in refused.stderr
+        assert lease(cluster)["metadata"]["uid"] == uid
 
 
 async def test_a_system_in_shadow_mode_runs_beside_another(

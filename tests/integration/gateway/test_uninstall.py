@@ -48,6 +48,7 @@ async def write(kubeconfig: str, *desired: ObjectDesired | FieldsDesired) -> Non
             "kind": "Lease",
             "apiVersion": "coordination.k8s.io/v1",
             "metadata": {"name": "koordstream", "labels": labels},
+            "spec": {"holderIdentity": "log/killed@1", "leaseDurationSeconds": 1},
         }
         await put_object(api, LEASE, lease, None, "leases")
         kind = {"kind": "ValidatingWebhookConfiguration", "apiVersion": "admissionregistration.k8s.io/v1"}
@@ -144,14 +145,16 @@ def test_what_the_system_made_is_removed_and_what_a_user_made_stays(own_cluster:
     dry = uninstall(cluster)
     assert "11 objects to change" in dry.stdout
     scale = "kubectl -n koordinator-system scale deployment koordstream-gateway --replicas=0"
-    assert dry.stderr.startswith("This may change yet, and --yes is refused: the Deployment")
+    assert dry.stderr.startswith("This may change yet, and --yes is refused while a gateway runs: the Deployment")
     assert scale in dry.stderr
     refused = uninstall(cluster, "--yes")
     assert (refused.exit_code, scale in refused.stderr, left(cluster) == planned) == (1, True, True)
     cluster.api.call("DELETE", f"{DEPLOYMENTS}/koordstream-gateway")
 
+    assert "the system with log log, killed@1, holds the Lease" in uninstall(cluster).stderr
     done = uninstall(cluster, "--yes")
     assert done.exit_code == 0, done.output
+    assert "waiting up to 1 s to see whether it still renews it" in done.stderr
     assert left(cluster) == {("elasticquotas", "default/used-root"): "keep"}
     assert "team names it as its parent" in uninstall(cluster).stdout
     node = cluster.api.call("GET", "/api/v1/nodes/a")
