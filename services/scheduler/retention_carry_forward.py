@@ -5,14 +5,7 @@ is in force.
 from collections.abc import Hashable
 
 from services.scheduler.explain.answer_schedule_explanations import FIELDS as ANSWER
-from services.scheduler.state.other_watched_resources import (
-    CLAIMS,
-    NETWORK_TOPOLOGIES,
-    POD_GROUPS,
-    RESERVATIONS,
-    VOLUMES,
-)
-from services.scheduler.state.reserve_pods import LastStatus, status_digest
+from services.scheduler.state.newest_writes import WRITTEN
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.events import RecordedEvent
 from shared.events.intents import EvictionRequested, FieldsDesired
@@ -44,7 +37,7 @@ def subject(record: RecordedEvent) -> Hashable:
             return UnitStartPlanned, scheduler, plugin, unit
         case FieldsDesired(resource=resource, name=name, fields=fields):
             return resource, name, fields
-        case PlacementReserved(holder_uid=uid) | PlacementReleased(holder_uid=uid):
+        case PlacementReserved(holder_uid=uid):
             return PlacementReserved, uid
         case _ if isinstance(event, _OF_PODS):
             return type(event), event.pod_uid
@@ -55,13 +48,14 @@ def holds(view: SchedulerState, _: Kept) -> Holds:
     """Returns the test of an event by the State: decisions by which the State is as it is."""
     cycles = {pod.tried_seq for pod in view.pods.values()}
     of_units = {each.seq for kept in (view.gang_waits, view.planned_starts.values()) for each in kept}
+    of_units.add(view.hold_released_seq)
 
     def still_holds(record: RecordedEvent) -> bool:
         event = record.event
         match event:
             case CycleDecided(cycle=cycle):
                 return record.seq in cycles or cycle == view.cycle
-            case GangPlaced() | UnitStartPlanned():
+            case GangPlaced() | UnitStartPlanned() | PlacementReleased():
                 return record.seq in of_units
             case FieldsDesired():
                 return _is_desired(view, record, event)
@@ -101,13 +95,10 @@ def _is_desired(view: SchedulerState, record: RecordedEvent, event: FieldsDesire
         case resource if resource == EXPLANATIONS and event.fields == ANSWER:
             answer = view.explanation_answers.get(event.name)
             return answer is not None and answer.at_ns == record.at_ns
-        case resource if resource in (RESERVATIONS, POD_GROUPS):
-            # Only the newest: a copy of an older one would be in force again once the newest has left the log.
-            statuses = view.reservation_statuses if resource == RESERVATIONS else view.pod_group_statuses
-            return statuses.get(event.name) == LastStatus(event.uid, status_digest(event.patch["status"]))
-        case resource if resource in (CLAIMS, VOLUMES, NETWORK_TOPOLOGIES):
+        case resource if resource in WRITTEN:
             there = view.objects.get(resource, {}).get(event.name)
-            return there is not None and there["metadata"].get("uid", "") == event.uid
+            has_object = there is not None and there["metadata"].get("uid", "") == event.uid
+            return has_object and view.writes.is_newest(event, record)
     return True
 
 
@@ -118,6 +109,7 @@ CARRY_FORWARD = CarryForward(
         UnitStartPlanned,
         *_OF_PODS,
         PlacementReserved,
+        PlacementReleased,
         FieldsDesired,
         ConfigApplied,
         ConfigRejected,
@@ -125,6 +117,5 @@ CARRY_FORWARD = CarryForward(
     ),
     subject=subject,
     holds=holds,
-    ends=(PlacementReleased,),
     with_positions=True,
 )

@@ -1,5 +1,6 @@
 """A fold from the oldest kept event gives every service the State that it has, with retention at work while logs grow."""
 
+from collections.abc import Callable, Sequence
 from itertools import takewhile
 from random import Random
 from typing import Any
@@ -39,6 +40,7 @@ from shared.events.nodes import NodeTopologyRemoved, NodeTopologyReported, PodKi
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.meta import Metadata
 from shared.kube.node import NodeMetric, NodeMetricStatus
+from shared.runtime.service import Service
 from tests.support.hypothesis_examples import examples
 from tests.support.kept_log import GrowingLog
 from tests.support.slo_cluster import BEGAN, Cluster
@@ -79,15 +81,17 @@ class Histories:
         """Something happens."""
         self.at_s += self.random.randrange(1, 1200)
         before = len(self.cluster.records)
-        self.random.choice(
-            (self.pod, self.node, self.report, self.metric, self.action, self.decide, self.sign, self.end, self.end)
-        )()
+        self.random.choice(self.steps())()
         for record in self.cluster.records[before:]:
             event = record.event
             if isinstance(event, NodeReported) and event.status_desired:
                 self.open.append(msgspec.structs.replace(record, event=desired_status(event)))
             elif isinstance(event, EvictionRequested | FieldsDesired | ObjectDesired):
                 self.open.append(record)
+
+    def steps(self) -> Sequence[Callable[[], None]]:
+        """Returns what may happen."""
+        return (self.pod, self.node, self.report, self.metric, self.action, self.decide, self.sign, self.end, self.end)
 
     def pod(self) -> None:
         if not self.running or self.random.random() < 0.4:
@@ -245,9 +249,9 @@ def next_writes(state: ReportIngestState) -> list[Event]:
     return [draft.event for report in reports for draft in report_drafts(state, report, settings_, at_ns)]
 
 
-def grown(random: Random) -> GrowingLog:
+def grown(random: Random, history: Histories, services: Sequence[Service]) -> GrowingLog:
     """Returns a log that grew while its oldest partitions were dropped."""
-    history, log = Histories(random), GrowingLog(SERVICES)
+    log = GrowingLog(services)
     added = 0
     for _ in range(120):
         history.step()
@@ -270,7 +274,7 @@ def grown(random: Random) -> GrowingLog:
 @settings(max_examples=examples(60))
 def test_a_fold_from_the_oldest_kept_event_is_the_live_state(seed: int) -> None:
     random = Random(seed)
-    log = grown(random)
+    log = grown(random, Histories(random), SERVICES)
     for service in SERVICES:
         anew, live = log.folded_anew(service.name, service.new_state, random), log.followers[service.name].state
         if isinstance(live, ReportIngestState):

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from services.scheduler.state.chosen_volumes import ChosenVolume
 from services.scheduler.state.other_watched_resources import (
     CLAIMS,
     CSI_CAPACITIES,
@@ -48,7 +49,7 @@ class VolumeCatalog:
         self.nodes: dict[str, CsiNode] = {}
         self.drivers: dict[str, CsiDriver] = {}
         self.capacities: dict[str, StorageCapacity] = {}
-        self.chosen: Mapping[str, str] = {}
+        self.chosen: Mapping[str, ChosenVolume] = {}
         self.unselected: Mapping[str, int] = {}
         self._by_class: dict[str, dict[str, PersistentVolume]] = {}
         self._tables: dict[str, dict[str, Any]] = dict(
@@ -58,6 +59,11 @@ class VolumeCatalog:
                 strict=True,
             )
         )
+
+    def chosen_for(self, volume: PersistentVolume) -> str:
+        """Returns the claim that a placement chose a volume for; empty without one."""
+        chosen = self.chosen.get(volume.metadata.uid)
+        return "" if chosen is None else chosen.claim
 
     def set(self, resource: str, key: str, object_: Mapping[str, Any] | None) -> None:
         """Sets an object as observed, None when it is deleted."""

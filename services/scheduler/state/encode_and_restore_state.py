@@ -6,8 +6,10 @@ from typing import Any
 import msgspec
 
 from services.scheduler.state.answered_schedule_explanations import LastAnswer
+from services.scheduler.state.chosen_volumes import ChosenVolume
 from services.scheduler.state.gang_records import GangRecord
 from services.scheduler.state.gang_waits import GangWait
+from services.scheduler.state.newest_writes import NewestWrite, NewestWrites
 from services.scheduler.state.node_record import NodeRecord
 from services.scheduler.state.other_watched_resources import OPERATING_PODS, RESERVATIONS
 from services.scheduler.state.planned_starts import PlannedStart, UnitKey
@@ -34,7 +36,7 @@ class _Kept(msgspec.Struct):
     reported: dict[str, dict[str, int]]
     objects: dict[str, dict[str, dict[str, Any]]]
     changed: list[int]
-    chosen: dict[str, str]
+    chosen: dict[str, ChosenVolume]
     explanations: dict[str, dict[str, Any]]
     explanation_answers: dict[str, LastAnswer]
     reservation_statuses: dict[str, LastStatus]
@@ -44,6 +46,7 @@ class _Kept(msgspec.Struct):
     gang_waits: list[GangWait]
     planned_starts: list[tuple[UnitKey, PlannedStart]] = []
     unselected: dict[str, int] = {}
+    writes: dict[str, dict[str, NewestWrite]] = {}
 
 
 _SCALARS = (
@@ -83,6 +86,7 @@ def encode(view: SchedulerStateFields) -> bytes:
         gang_waits=list(view.gang_waits),
         planned_starts=sorted(view.planned_starts.items()),
         unselected=dict(sorted(view.unselected.items())),
+        writes={resource: dict(sorted(of.items())) for resource, of in sorted(view.writes.of.items()) if of},
     )
     return _encoder.encode(kept)
 
@@ -105,6 +109,7 @@ def restore(view: SchedulerStateFields, data: bytes) -> None:
     view.objects = kept.objects
     view.changed = kept.changed
     view.chosen, view.unselected = kept.chosen, kept.unselected
+    view.writes = NewestWrites(kept.writes)
     view.identities = kept.identities
     view.identity_owners = {
         name: owners

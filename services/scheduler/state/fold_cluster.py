@@ -18,6 +18,7 @@ from services.scheduler.state.other_watched_resources import (
     OPERATING_PODS,
     POD_GROUPS,
     RESERVATIONS,
+    VOLUMES,
     WATCHED,
     is_unselected,
 )
@@ -301,12 +302,15 @@ class ClusterFold(SchedulerStateFields):
             self.config_map = config_text(event.object.get("data") or {})
 
     def _object_deleted(self, record: RecordedEvent, event: ObjectDeleted) -> None:
+        self.writes.forget(event.resource, event.name, event.uid)
         if event.resource == RESERVATIONS:
             self._reservation_deleted(record, event)
         elif event.resource in WATCHED:
             self.objects.get(event.resource, {}).pop(event.name, None)
             if event.resource == CLAIMS:
                 self.unselected.pop(event.name, None)
+            if event.resource == VOLUMES:
+                self.chosen.pop(event.uid, None)
             if event.resource == POD_GROUPS:
                 self.gangs.lose_pod_group(event.name, record.seq, record.at_ns)
                 self._forget_status(self.pod_group_statuses, event)

@@ -5,6 +5,7 @@ from sys import intern
 from typing import Any, ClassVar
 
 from services.scheduler.state.answered_schedule_explanations import EXPLANATIONS, LastAnswer, digest_of, forget_old
+from services.scheduler.state.chosen_volumes import chosen_volume
 from services.scheduler.state.gang_waits import GangWait
 from services.scheduler.state.other_watched_resources import POD_GROUPS, RESERVATIONS, VOLUMES
 from services.scheduler.state.planned_starts import PlannedStart, UnitKey
@@ -177,13 +178,13 @@ class SchedulingFold(SchedulerStateFields):
         if event.resource == EXPLANATIONS:
             forget_old(self.explanation_answers, record.at_ns)
             self.explanation_answers[event.name] = LastAnswer(event.uid, record.at_ns, digest_of(event.patch["status"]))
+        self.writes.note(event, record.seq)
         if event.resource == RESERVATIONS:
             self.reservation_statuses[event.name] = LastStatus(event.uid, status_digest(event.patch["status"]))
         if event.resource == POD_GROUPS:
             self.pod_group_statuses[event.name] = LastStatus(event.uid, status_digest(event.patch["status"]))
         if event.resource == VOLUMES:
-            reference = event.patch["spec"]["claimRef"]
-            self.chosen[event.name] = f"{reference['namespace']}/{reference['name']}"
+            self.chosen[event.uid] = chosen_volume(event)
 
     def _pod_unschedulable(self, _: RecordedEvent, event: PodUnschedulable) -> None:
         pod_record = self._seen_by_cycle(event.pod_uid, event)

@@ -9,12 +9,14 @@ from typing import Any
 from msgspec.structs import replace
 
 from services.scheduler.state.answered_schedule_explanations import LastAnswer
+from services.scheduler.state.chosen_volumes import ChosenVolume
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.gang_records import GangRecords
 from services.scheduler.state.gang_waits import no_waits
 from services.scheduler.state.names_changed_since_cache_settled import DirtySet
+from services.scheduler.state.newest_writes import NewestWrites
 from services.scheduler.state.node_record import NodeRecord
-from services.scheduler.state.other_watched_resources import POD_GROUPS, RESERVATIONS
+from services.scheduler.state.other_watched_resources import POD_GROUPS, RESERVATIONS, VOLUMES
 from services.scheduler.state.packed_pod_observation import has_other_numbers, read_from_object
 from services.scheduler.state.packed_reported_pods import encoded_usages
 from services.scheduler.state.planned_starts import PlannedStart, UnitKey
@@ -48,8 +50,8 @@ class SchedulerStateFields:
         objects: resource -> key -> object, of the resources in `watched_resources.WATCHED`.
         explanations: `namespace/name` -> ScheduleExplanation object; explanation_answers: the same -> its last answer.
         changed: per ClusterEvent the `cluster` seq of the last one that belongs to no node.
-        chosen: volume -> claim that one of our placements chose it for. A claim written in the volume itself takes
-            precedence.
+        chosen: uid of a volume -> the claim that one of our placements chose it for. A claim written in the volume
+            itself takes precedence.
         unselected: claim -> `cluster` seq at which its selected node was removed while it had no volume: the
             provisioner rejected the node.
         released_seq: `cluster` seq of the last event by which a placement may have released its capacity, on any node.
@@ -69,6 +71,7 @@ class SchedulerStateFields:
         identities: uid of a pod without a node -> its name and controllers, which a Reservation may name.
         identity_owners: Reservation -> its owners by object and controller, if it has any.
         reservation_statuses, pod_group_statuses: Reservation or PodGroup -> its last desired status.
+        writes: resource -> object -> the newest desired state of ours.
         pod_classes: key -> class of equal pods.
         quota: quotas and charges as the quota ledger recorded them, and the charges that are still to be requested.
         gangs: the gangs of pods, and their settings.
@@ -91,8 +94,9 @@ class SchedulerStateFields:
         self.explanations: dict[str, dict[str, Any]] = {}
         self.explanation_answers: dict[str, LastAnswer] = {}
         self.changed: list[int] = [0] * len(ClusterEvent)
-        self.chosen: dict[str, str] = {}
+        self.chosen: dict[str, ChosenVolume] = {}
         self.unselected: dict[str, int] = {}
+        self.writes = NewestWrites()
         self.released_seq = 0
         self.hold_released_seq = 0
         self.gateway_since = 0
@@ -244,14 +248,19 @@ class SchedulerStateFields:
             del statuses[deleted.name]
 
     def forget_statuses_of_the_gone(self) -> None:
-        """Forgets the statuses of objects that are not there: where a status is folded after its object's deletion, the
-        deletion did not find it.
+        """Forgets the statuses and choices of objects that are not there: where one is folded after its object's
+        deletion, the deletion did not find it.
         """
         for resource, statuses in ((RESERVATIONS, self.reservation_statuses), (POD_GROUPS, self.pod_group_statuses)):
             there = self.objects.get(resource, {})
             for name, last in list(statuses.items()):
                 if (there.get(name, {}).get("metadata") or {}).get("uid") != last.uid:
                     del statuses[name]
+        self.writes.forget_the_gone(self.objects)
+        volumes = self.objects.get(VOLUMES, {})
+        for uid, chosen in list(self.chosen.items()):
+            if (volumes.get(chosen.volume, {}).get("metadata") or {}).get("uid") != uid:
+                del self.chosen[uid]
 
     def _advance_clock(self, at_ns: int) -> None:
         """Notes the time of a record in our own log.

@@ -279,6 +279,25 @@ def test_a_gang_that_lacks_a_member_by_now_binds_none() -> None:
     assert released(world.cycle()) == {"d/p0": "d/job lacks pods by now"}
 
 
+def test_a_volume_that_is_created_again_is_chosen_anew() -> None:
+    world = world_of("a")
+    storage_class(world, "local", "kubernetes.io/no-provisioner")
+    claim(world, "c", class_="local")
+    volume(world, "v", "a")
+    add(world, with_claims(pod("p"), "c"))
+    assert written(world.cycle()).keys() == {"v"}
+    world.observe(ObjectDeleted(resource=VOLUMES, name="v", uid="uid-v"))
+    volume(world, "v", "a", metadata={"uid": "another"})
+    world.read()
+    world.wait(601)
+    records = world.cycle()
+    world.wait(60)
+    records += world.cycle()
+    assert [r.event.uid for r in records if isinstance(r.event, FieldsDesired) and r.event.resource == VOLUMES] == [
+        "another"
+    ]
+
+
 def test_a_free_volume_is_chosen_smallest_first_and_for_one_claim_only() -> None:
     world = world_of("a", "b")
     storage_class(world, "local", "kubernetes.io/no-provisioner")
@@ -296,7 +315,8 @@ def test_a_free_volume_is_chosen_smallest_first_and_for_one_claim_only() -> None
     assert written(world.cycle()) == {}
     restored = SchedulerState()
     restored.restore(world.view.encode())
-    assert restored.chosen == world.view.chosen == {"small": "d/c0", "large": "d/c1"}
+    assert restored.chosen == world.view.chosen
+    assert {uid: each.claim for uid, each in restored.chosen.items()} == {"uid-small": "d/c0", "uid-large": "d/c1"}
 
 
 def test_two_claims_of_a_pod_need_two_volumes() -> None:

@@ -61,7 +61,7 @@ def free_volumes(claim: Claim, storage: VolumeCatalog, taken: Mapping[str, str])
             continue
         if not mine and (spec.claim_ref is not None or volume.status.phase not in ("", "Available")):
             continue
-        holder = taken.get(name) or storage.chosen.get(name) or claim.metadata.key
+        holder = taken.get(name) or storage.chosen_for(volume) or claim.metadata.key
         if (
             holder != claim.metadata.key and _still_waits(storage.claims.get(holder))
         ) or volume.metadata.deletion_timestamp is not None:
@@ -74,7 +74,7 @@ def free_volumes(claim: Claim, storage: VolumeCatalog, taken: Mapping[str, str])
             and (claim.spec.selector is None or (selector is not None and selects(selector, volume.metadata.labels)))
         )
         if fits:
-            is_ours = mine or storage.chosen.get(name) == claim.metadata.key
+            is_ours = mine or storage.chosen_for(volume) == claim.metadata.key
             found.append((not is_ours, capacity, name, volume))
     return [volume for *_, volume in sorted(found, key=lambda entry: entry[:3])]
 

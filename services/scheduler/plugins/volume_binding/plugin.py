@@ -111,7 +111,7 @@ class VolumeBindingState(ClaimsCycleState):
             if found is not None:
                 choice.taken.append(found.metadata.name)
                 self.taken[found.metadata.name] = claim.metadata.key
-                if found.spec.claim_ref is None and storage.chosen.get(found.metadata.name) != claim.metadata.key:
+                if found.spec.claim_ref is None and storage.chosen_for(found) != claim.metadata.key:
                     choice.volumes.append((found, claim))
             elif bool(
                 can_provision(claim, storage, table)[0][row]

@@ -87,9 +87,9 @@ def readiness(storage: VolumeCatalog, table: NodeTable, pod_class: PodClass, nod
 
 
 def _is_taken_by_another(claim: Claim, storage: VolumeCatalog) -> bool:
-    for name, chosen_for in storage.chosen.items():
-        volume = storage.volumes.get(name) if chosen_for == claim.metadata.key else None
-        reference = volume.spec.claim_ref if volume is not None else None
+    for uid, chosen in storage.chosen.items():
+        volume = storage.volumes.get(chosen.volume) if chosen.claim == claim.metadata.key else None
+        reference = volume.spec.claim_ref if volume is not None and volume.metadata.uid == uid else None
         if reference is not None and f"{reference.namespace}/{reference.name}" != claim.metadata.key:
             return SELECTED_NODE not in (claim.metadata.annotations or {})
     return False
