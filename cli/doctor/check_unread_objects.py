@@ -1,10 +1,11 @@
-"""Checks that gangs and Reservations are read by the profile in force, and the settings of gangs."""
+"""Checks that gangs and Reservations are read by the profile in force, and the annotations of gangs and nodes."""
 
 from collections.abc import Iterable, Iterator
 
 from cli.doctor.finding import Finding
 from services.scheduler.explain.gang_status import ignored_settings
 from services.scheduler.explain.gangs_and_reservations_without_plugin import UnreadObjects
+from services.scheduler.explain.ignored_node_annotations import ignored_annotations
 from services.scheduler.explain.waiting_order_config import QueueRules
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.first_names import first_names
@@ -28,8 +29,11 @@ def about_unread_objects(found: Iterable[UnreadObjects]) -> Iterator[Finding]:
 
 
 def about_ignored_settings(view: SchedulerState, rules: QueueRules) -> Iterator[Finding]:
-    """Names the settings of gangs that are ignored since they cannot be read."""
+    """Names the settings of gangs and nodes that are ignored since they cannot be read."""
     for gang in sorted(view.gangs.gangs):
         for fault in ignored_settings(view, rules, gang):
             source = "its PodGroup" if view.gangs.gangs[gang].has_pod_group else "its pods"
             yield Finding("warning", "configuration", f"gang {gang}: {fault}", f"correct it on {source}")
+    for name, record in sorted(view.nodes.items()):
+        for fault in ignored_annotations(record.node):
+            yield Finding("warning", "configuration", f"node {name}: {fault}", f"correct it: kubectl edit node {name}")

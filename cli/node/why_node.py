@@ -19,6 +19,7 @@ from cli.terminal.durations import age, instant_of
 from cli.terminal.object_name import cluster_name
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format
+from services.scheduler.explain.ignored_node_annotations import ignored_annotations
 from services.scheduler.explain.load_rules_in_force import load_rules
 from services.scheduler.explain.waiting_order_config import rules_in_force
 from services.scheduler.explain.waiting_pods import waiting_pods
@@ -65,6 +66,7 @@ class NodeAnswer(msgspec.Struct, frozen=True):
         evictions: pods of the node whose eviction waits, and requests of its agent.
         unknown: what the log does not have.
         steps: recorded events, oldest first.
+        ignored: annotations that cannot be read, each with what counts instead.
     """
 
     node: str
@@ -81,6 +83,7 @@ class NodeAnswer(msgspec.Struct, frozen=True):
     evictions: tuple[str, ...]
     unknown: tuple[str, ...]
     steps: tuple[NodeStep, ...]
+    ignored: tuple[str, ...] = ()
 
 
 @click.command
@@ -123,6 +126,7 @@ def explain_node(facts: NodeFacts, now_ns: int) -> NodeAnswer:
         evictions=tuple(_evictions(facts)),
         unknown=tuple(_unknown(facts)),
         steps=tuple(node_steps(facts)[-MOST_STEPS:]),
+        ignored=tuple(ignored_annotations(facts.node)),
     )
 
 
@@ -266,6 +270,7 @@ def _lines(found: NodeAnswer) -> Iterator[str]:
         yield f"  {when}{f' ({reason.event})' if reason.event else ''}: {reason.text}"
         if reason.do:
             yield f"    do: {reason.do}"
+    yield from (f"  ignored: {fault}" for fault in found.ignored)
     yield ""
     yield "batch resources:"
     yield from (f"  {line}" for line in found.batch)

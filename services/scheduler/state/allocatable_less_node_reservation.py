@@ -23,6 +23,8 @@ from shared.kube.quantity_text import notation_of, quantity_text
 
 ANNOTATION = "node.koordinator.sh/reservation"
 
+_OF_ALLOCATABLE, _CPUS_ONLY = ("", "Default"), "ReservedCPUsOnly"
+
 _UNTOUCHED = ("kubernetes.io/batch-cpu", "kubernetes.io/batch-memory")
 
 
@@ -40,11 +42,10 @@ def less_reserved(node: Node) -> Node:
     if not text:
         return node
     try:
-        reservation = read_json(text, _Reservation)
-        reserved = {name: nanos(size) for name, size in (reservation.resources or {}).items()}
+        reservation, reserved = _read(text)
     except (msgspec.MsgspecError, BadQuantity):
         return node
-    if reservation.apply_policy not in ("", "Default"):
+    if reservation.apply_policy not in _OF_ALLOCATABLE:
         return node
     if reservation.reserved_cpus:
         with suppress(BadCpuList):  # the amount counts then
@@ -55,6 +56,30 @@ def less_reserved(node: Node) -> Node:
         for name, size in before.items()
     }
     return node if after == before else replace(node, status=replace(node.status, allocatable=after))
+
+
+def reservation_fault(text: str) -> str:
+    """Returns why the annotation of a node, or a part of it, is ignored; empty where it is not."""
+    if not text:
+        return ""
+    try:
+        reservation, _ = _read(text)
+    except (msgspec.MsgspecError, BadQuantity) as error:
+        return f"it cannot be read, and nothing is reserved: {error}"
+    if reservation.apply_policy not in (*_OF_ALLOCATABLE, _CPUS_ONLY):
+        known = f"{_OF_ALLOCATABLE[-1]} and {_CPUS_ONLY}"
+        return f"applyPolicy is {reservation.apply_policy!r}, and allocatable is not reduced; policies are {known}"
+    try:
+        parse_cpus(reservation.reserved_cpus)
+    except BadCpuList as error:
+        return f"reservedCPUs cannot be read, and the amount of cpu counts: {error}"
+    return ""
+
+
+def _read(text: str) -> tuple[_Reservation, dict[str, int]]:
+    """Reads the annotation, and what it reserves by amount, in nanos."""
+    reservation = read_json(text, _Reservation)
+    return reservation, {name: nanos(size) for name, size in (reservation.resources or {}).items()}
 
 
 def _less(size: str, reserved_nanos: int) -> str:

@@ -104,8 +104,31 @@ async def test_a_node_names_what_keeps_pods_from_it_since_when_and_its_batch_ter
     assert "cordoned; taint dedicated:NoSchedule added" in [each["text"] for each in found["steps"]]
 
 
+async def test_annotations_of_a_node_that_cannot_be_read_are_named_by_why_node_and_by_the_doctor(database: str) -> None:
+    def world() -> World:
+        world = World()
+        begin(world, "cluster", "scheduling")
+        annotations = {
+            "node.koordinator.sh/reservation": '{"resources": {"cpu": "two"}}',
+            "scheduling.koordinator.sh/usage-thresholds": '{"usageThresholds": {"cpu": "65"}}',
+        }
+        world.add_node(node("odd", cpu="8", annotations=annotations))
+        return world
+
+    await write(await asyncio.to_thread(world), database)
+    shown = (await run(Log(database), "why", "node", "odd")).stdout
+    reserved = "annotation node.koordinator.sh/reservation: it cannot be read, and nothing is reserved: "
+    assert f"  ignored: {reserved}" in shown
+    thresholds = "annotation scheduling.koordinator.sh/usage-thresholds: it cannot be read, and the thresholds of the"
+    assert f"  ignored: {thresholds}" in shown
+    doctor = (await run(Log(database), "doctor", "-o", "json")).stdout
+    found = [each["what"] for each in json.loads(doctor) if each["what"].startswith("node odd: ")]
+    assert [text.startswith((f"node odd: {reserved}", f"node odd: {thresholds}")) for text in found] == [True, True]
+
+
 async def test_a_node_with_nothing_against_it_names_what_is_not_known(log: Log) -> None:
     result = await run(log, "why", "node", "idle")
+    assert "ignored:" not in result.stdout
     assert result.stdout.startswith("idle: nothing in the log keeps pods from it; no pod waits for a node\n")
     assert "its usage: the log has no report of it" in result.stdout
     absent = await run(log, "why", "node", "bsy")

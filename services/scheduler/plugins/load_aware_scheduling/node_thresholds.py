@@ -89,19 +89,28 @@ def node_thresholds(node: Node, default: Thresholds) -> Thresholds:
     return Thresholds(_percents(annotated.usage_thresholds) or default.usage, prod, None)
 
 
-def _read(text: str | None) -> _AnnotatedThresholds | None:
-    if not text:
-        return None
+def thresholds_fault(text: str) -> str:
+    """Returns why the annotation of a node is ignored; empty where it is not."""
     try:
-        annotated: _AnnotatedThresholds | None = read_json(text, _AnnotatedThresholds | None)
-        if (
-            annotated
-            and annotated.aggregated_usage
-            and (duration := annotated.aggregated_usage.usage_aggregated_duration)
-        ):
-            duration_ns(duration)
+        _parsed(text)
+    except (msgspec.MsgspecError, BadTime) as error:
+        return f"it cannot be read, and the thresholds of the configuration count: {error}"
+    return ""
+
+
+def _read(text: str | None) -> _AnnotatedThresholds | None:
+    try:
+        return _parsed(text)
     except (msgspec.MsgspecError, BadTime):
         return None
+
+
+def _parsed(text: str | None) -> _AnnotatedThresholds | None:
+    if not text:
+        return None
+    annotated: _AnnotatedThresholds | None = read_json(text, _AnnotatedThresholds | None)
+    if annotated and annotated.aggregated_usage and (duration := annotated.aggregated_usage.usage_aggregated_duration):
+        duration_ns(duration)
     return annotated
 
 
