@@ -19,6 +19,7 @@ SCHEDULER = "koord-scheduler"
 QOS_LABEL = "koordinator.sh/qosClass"
 BAND_LABEL = "koordinator.sh/priority-class"
 
+GPUS, GPU_KIND = 2, "gpu"
 KINDS = ("plain", "team-a", "team-b", "bound-cpus", "high", "batch", "guarded")
 """Kinds of pods: without a quota, of a quota, with CPUs of its own, of a high priority, best effort, with a budget."""
 
@@ -57,6 +58,25 @@ def topology(name: str) -> Body:
         },
         "topologyPolicies": ["None"],
         "zones": [{"name": "node-0", "type": "Node", "resources": amounts}],
+    }
+
+
+def device(name: str) -> Body:
+    """Returns the Device of a node with two GPUs."""
+    amounts = {
+        "koordinator.sh/gpu-core": "100",
+        "koordinator.sh/gpu-memory-ratio": "100",
+        "koordinator.sh/gpu-memory": "8Gi",
+    }
+    cards = [
+        {"type": "gpu", "minor": minor, "id": f"{name}-gpu-{minor}", "health": True, "resources": amounts}
+        for minor in range(GPUS)
+    ]
+    return {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Device",
+        "metadata": {"name": name},
+        "spec": {"devices": cards},
     }
 
 
@@ -117,6 +137,8 @@ def pod(name: str, kind: str, cores: int) -> Body:
         priority = 9_900
     elif kind == "guarded":
         labels["app"] = "guarded"
+    elif kind == GPU_KIND:
+        requests |= {"koordinator.sh/gpu-core": str(cores * 25), "koordinator.sh/gpu-memory-ratio": str(cores * 25)}
     elif kind == "batch":
         labels = {QOS_LABEL: "BE", BAND_LABEL: "koord-batch"}
         requests = {"kubernetes.io/batch-cpu": str(cores * 500), "kubernetes.io/batch-memory": "128Mi"}

@@ -17,6 +17,7 @@ from cli.dev.fault_simulation.replica import GATEWAY
 from shared.events import Draft
 from shared.events.intents import EvictionRequested
 from shared.kube import resource_names
+from shared.kube.system_annotations import DEVICE_ALLOCATED
 
 if TYPE_CHECKING:
     from cli.dev.fault_simulation.replica import Replica
@@ -121,11 +122,22 @@ def _forge_allocations(world: "World", _step: Step) -> None:
     """Lets tenants write into their pods that they have another CPU than they were given."""
     for key, pod in list(world.api.objects["pods"].items()):
         annotations = pod["metadata"].get("annotations", {})
-        if STATUS not in annotations or pod["metadata"].get("deletionTimestamp"):
+        if pod["metadata"].get("deletionTimestamp"):
+            continue
+        if DEVICE_ALLOCATED in annotations:
+            forged = {**annotations, DEVICE_ALLOCATED: '{"gpu":[{"minor":9}]}'}
+            world.api.put("pods", key, {**pod, "metadata": {**pod["metadata"], "annotations": forged}})
+        if STATUS not in annotations:
             continue
         cpu = "0" if str(cluster_objects.NODE_CORES - 1) in annotations[STATUS] else cluster_objects.NODE_CORES - 1
         forged = {**annotations, STATUS: f'{{"cpuset":"{cpu}"}}'}
         world.api.put("pods", key, {**pod, "metadata": {**pod["metadata"], "annotations": forged}})
+
+
+def _add_devices(world: "World", _step: Step) -> None:
+    for name in list(world.api.objects["nodes"]):
+        if name not in world.api.objects[resource_names.DEVICES]:
+            world.api.create(resource_names.DEVICES, cluster_objects.device(name))
 
 
 def _raise_quota(world: "World", step: Step) -> None:
@@ -330,6 +342,7 @@ STEPS: Mapping[str, Callable[["World", Step], None]] = {
     "crash-in-evictions": _crash_in_evictions,
     "hold-evictions": _hold_evictions,
     "forge-allocations": _forge_allocations,
+    "add-devices": _add_devices,
     "raise-quota": _raise_quota,
     "add-node": _add_node,
     "start-standby": _start_standby,

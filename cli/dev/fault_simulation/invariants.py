@@ -35,6 +35,7 @@ from shared.events.scheduling import PodPlaced
 from shared.kube import resource_names
 from shared.kube.elastic_quota import QUOTA_NAME
 from shared.kube.quantity import nanos
+from shared.kube.system_annotations import DEVICE_ALLOCATED
 
 STATUS = "scheduling.koordinator.sh/resource-status"
 
@@ -48,6 +49,9 @@ _ONE_SHOT_OUTCOMES = frozenset(
     kind.type_name()
     for kind in (PodBound, BindRejected, BindFailed, PodEvicted, EvictionRejected, EvictionFailed, IntentRefused)
 )
+
+WHOLE = 100
+"""Percent of a GPU."""
 
 LATE_S = 3.0
 """Seconds before the end of a world, in which little is left to decide."""
@@ -87,6 +91,7 @@ class Invariants:
         self._placed: dict[str, str] = {}  # uid -> cause of its newest placement
         self._nodes: dict[str, str] = {}  # cause of a placement -> its node
         self._cpus: dict[str, list[int]] = {}  # uid -> the CPUs that its binding gave it
+        self._shares: dict[str, dict[int, int]] = {}  # uid -> GPU -> percent of it that its binding gave
         self._evictions: dict[str, None] = {}  # uids whose eviction a log requests
         self._budgets = budgets
         self._evicted: Counter[str] = Counter()  # node, or `cluster` -> pods evicted since the newest release
@@ -175,6 +180,7 @@ class Invariants:
             self._report(f"{key} is bound to {node} by {self._placed[uid]}, which ended before as {ended}")
         self._check_age(key, uid)
         self._cpus[uid] = _cpus(self._api.objects["pods"][key])
+        self._shares[uid] = _shares(self._api.objects["pods"][key])
         self._check_node(node)
         quota = self._api.objects["pods"][key]["metadata"].get("labels", {}).get(QUOTA_NAME)
         if quota:
@@ -199,6 +205,12 @@ class Invariants:
                 )
         if len(pods) > int(allocatable["pods"]):
             self._report(f"{name} has {len(pods)} pods")
+        shares: Counter[int] = Counter()
+        for pod in pods:
+            shares.update(self._shares.get(pod["metadata"]["uid"], {}))
+        for gpu, percent in shares.items():
+            if percent > WHOLE:
+                self._report(f"{name}: its pods have {percent} % of GPU {gpu}")
         taken: dict[int, str] = {}
         for pod in pods:
             for cpu in self._cpus.get(pod["metadata"]["uid"], ()):
@@ -256,6 +268,12 @@ class Invariants:
 def _recorded_s(row: Row) -> float:
     """Returns when an event was recorded; by its writer's clock if that is ahead, since it is all that others know."""
     return max(asyncio.get_running_loop().time(), (row.at_us - BEGINS_US) / 1e6)
+
+
+def _shares(pod: Body) -> dict[int, int]:
+    text = pod["metadata"].get("annotations", {}).get(DEVICE_ALLOCATED)
+    listed = msgspec.json.decode(text).get("gpu", []) if text else []
+    return {each["minor"]: int(each["resources"]["koordinator.sh/gpu-core"]) for each in listed}
 
 
 def _cpus(pod: Body) -> Any:

@@ -31,6 +31,7 @@ INSTALLED = frozenset(
         resource_names.BUDGETS,
         resource_names.POD_GROUPS,
         resource_names.RESERVATIONS,
+        resource_names.DEVICES,
     }
 )
 """Resources that are served; a list of any other is answered by 404."""

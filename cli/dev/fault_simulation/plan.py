@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from cli.dev.fault_simulation.cluster_objects import KINDS, QUOTAS
+from cli.dev.fault_simulation.cluster_objects import GPU_KIND, KINDS, QUOTAS
 from cli.dev.fault_simulation.gangs_and_reservations import MEMBERS, NON_STRICT, OWNER
 from cli.dev.fault_simulation.replica import SERVICES
 from shared.errors import KoordError
@@ -89,7 +89,8 @@ def drawn(seed: int) -> Plan:
     grouped = random.Random(f"gangs and reservations of {seed}")  # noqa: S311
     modes = random.Random(f"modes of gangs of {seed}")  # noqa: S311
     gangs = list(_changed_gangs(modes, _gangs(grouped)))
-    steps = [*_workload(draw), *_faults(draw), *_mistakes(apart), *gangs, *_reservations(grouped)]
+    gpus = _gpus(random.Random(f"devices of {seed}"))  # noqa: S311
+    steps = [*_workload(draw), *_faults(draw), *_mistakes(apart), *gangs, *_reservations(grouped), *gpus]
     return tuple(sorted(steps, key=lambda step: step.at_s))
 
 
@@ -118,6 +119,21 @@ def _workload(draw: random.Random) -> list[Step]:
         steps.append(Step(_instant(draw), "raise-quota", draw.choice(tuple(QUOTAS)), number=draw.randint(7, 9)))
     if draw.random() < 0.3:
         steps.append(Step(_instant(draw), "add-node", "node-3"))
+    return steps
+
+
+def _gpus(draw: random.Random) -> list[Step]:
+    """Draws pods with parts of GPUs, and wholes, which come at once or one by one, and of which some are deleted."""
+    if draw.random() >= 0.4:
+        return []
+    steps = [Step(round(draw.random() * 2, 3), "add-devices")]
+    burst_s = _instant(draw, 2.0) if draw.random() < 0.5 else None
+    for number in range(draw.randint(4, 10)):
+        name = f"gpu-{number}"
+        at_s = _instant(draw) if burst_s is None else round(burst_s + draw.random() * 0.2, 3)
+        steps.append(Step(at_s, "create-pod", name, GPU_KIND, draw.choice((1, 2, 2, 4))))
+        if draw.random() < 0.4:
+            steps.append(Step(_instant(draw, at_s), draw.choice(("delete-pod", "request-eviction")), name))
     return steps
 
 
