@@ -16,6 +16,7 @@ import msgspec
 
 from services.scheduler.state.pod_equivalence_class import PodClass, remaining_class
 from services.scheduler.state.pod_scheduling_record import Assignment
+from shared.domain.device_allocation import remaining_devices
 from shared.domain.operating_mode_pod import is_operating
 from shared.domain.pod_requests import DEFAULT_REQUESTS
 from shared.domain.reservation import (
@@ -30,7 +31,7 @@ from shared.domain.reservation import (
 from shared.domain.resource_status import remaining_status
 from shared.kube.json_text import read_json
 from shared.kube.quantity import amount, nanos
-from shared.kube.system_annotations import RESERVATION_ALLOCATED, RESOURCE_STATUS
+from shared.kube.system_annotations import DEVICE_ALLOCATED, RESERVATION_ALLOCATED, RESOURCE_STATUS
 
 _NONZERO = {name: amount(name, size) for name, size in DEFAULT_REQUESTS.items()}
 
@@ -119,11 +120,13 @@ class Use(NamedTuple):
         amounts: resource -> sum of their requests, of restricted resources.
         owners: the number of them.
         statuses: the annotations with their CPUs and NUMA amounts, of those that have any, sorted.
+        devices: the annotations with their devices, likewise.
     """
 
     amounts: Mapping[str, int]
     owners: int
     statuses: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
 
 
 UNUSED = Use({}, 0)
@@ -140,12 +143,17 @@ def changed_use(
             amounts[name] = size
         else:
             amounts.pop(name, None)
-    statuses = use.statuses
-    if status := allocation.get(RESOURCE_STATUS):
-        left = list(statuses)
-        left.append(status) if sign > 0 else left.remove(status)
-        statuses = tuple(sorted(left))
-    return Use(amounts, use.owners + sign, statuses)
+    statuses = _changed_texts(use.statuses, allocation.get(RESOURCE_STATUS), sign)
+    devices = _changed_texts(use.devices, allocation.get(DEVICE_ALLOCATED), sign)
+    return Use(amounts, use.owners + sign, statuses, devices)
+
+
+def _changed_texts(texts: tuple[str, ...], text: str | None, sign: int) -> tuple[str, ...]:
+    if not text:
+        return texts
+    left = list(texts)
+    left.append(text) if sign > 0 else left.remove(text)
+    return tuple(sorted(left))
 
 
 def left_of(pod_class: PodClass, use: Use) -> PodClass:
@@ -169,12 +177,14 @@ def left_beside(pod_class: PodClass, owners: Sequence[PodClass]) -> PodClass:
 def left_assignment(whole: Assignment, use: Use) -> Assignment:
     """Returns where and how a reserve pod counts while pods use it: amounts, CPUs and NUMA amounts are what is left."""
     left = whole._replace(pod_class=left_of(whole.pod_class, use))
-    text = (whole.allocation or {}).get(RESOURCE_STATUS)
-    if not text or not use.statuses:
-        return left
-    remaining = remaining_status(text, use.statuses)
-    others = {name: value for name, value in (whole.allocation or {}).items() if name != RESOURCE_STATUS}
-    return left._replace(allocation={**others, RESOURCE_STATUS: remaining} if remaining else others or None)
+    allocation = dict(whole.allocation or {})
+    for name, used, remaining in (
+        (RESOURCE_STATUS, use.statuses, remaining_status),
+        (DEVICE_ALLOCATED, use.devices, remaining_devices),
+    ):
+        if used and (text := allocation.pop(name, "")) and (kept := remaining(text, used)):
+            allocation[name] = kept
+    return left if allocation == (whole.allocation or {}) else left._replace(allocation=allocation or None)
 
 
 class ReservationHolds:
@@ -226,8 +236,11 @@ class ReservationHolds:
             return UNUSED
         there = [owner for owner in self.owners.get(uid, {}).values() if owner.node == at.node]
         amounts = {name: sum(owner.pod_class.request.get(name, 0) for owner in there) for name in capacity.restricted}
-        statuses = sorted(text for owner in there if (text := (owner.allocation or {}).get(RESOURCE_STATUS)))
-        return Use({name: size for name, size in amounts.items() if size}, len(there), tuple(statuses))
+        statuses, devices = (
+            tuple(sorted(text for owner in there if (text := (owner.allocation or {}).get(name))))
+            for name in (RESOURCE_STATUS, DEVICE_ALLOCATED)
+        )
+        return Use({name: size for name, size in amounts.items() if size}, len(there), statuses, devices)
 
     def counted(self, uid: str, whole: Assignment | None) -> Assignment | None:
         """Returns where and by which class a reserve pod counts, and notes where it is."""

@@ -18,13 +18,14 @@ from services.scheduler.plugins.device_share.admission_to_one_node import (
     matched_templates,
 )
 from services.scheduler.plugins.device_share.allocation_annotation import allocation_of, annotation_for
-from services.scheduler.plugins.device_share.device_usage import Allocation
+from services.scheduler.plugins.device_share.device_usage import Allocation, DeviceUsage, Lifted
 from services.scheduler.plugins.device_share.node_cache import CachedDevices, DeviceCache, Templates
 from services.scheduler.plugins.device_share.pod_device_requests import RequestedDevices
 from services.scheduler.plugins.device_share.requests_cached_by_class import RequestsByClass
 from services.scheduler.plugins.helper.rejections import CycleRejections, Rejection
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import Assignment, PodRecord
+from shared.domain.reservation import RESTRICTED
 from shared.kube.system_annotations import DEVICE_ALLOCATED
 
 _NO_TEMPLATE = Rejection((Reason("NoGpuTemplate"),), unresolvable=True)
@@ -46,6 +47,7 @@ class DeviceState(PluginCycleState):
         self._rejections = rejections
         self._gpu_templates = snapshot.cluster_objects.gpu_templates
         self._cache = device_cache
+        self._snapshot = snapshot
         self._known: Bools = device_cache.sized(snapshot.size) & snapshot.table.alive[: snapshot.size]
         self._any_known = bool(self._known.any())
         self._all_known = bool(self._known[snapshot.table.alive[: snapshot.size]].all())
@@ -162,10 +164,25 @@ class DeviceState(PluginCycleState):
         requested = self._requests.of(pod_class)
         if requested is None or isinstance(requested, Rejection) or not self._known[row]:
             return {}
-        allocation = self._admission(requested, row).reserve()
+        allocation = self._reserved(requested, row)
         if isinstance(allocation, Rejection):
             return self._rejections.id_of(allocation)
         return {DEVICE_ALLOCATED: annotation_for(pod_class.pod, allocation, self._cache.devices(row).ids)}
+
+    def _reserved(self, requested: RequestedDevices, row: int) -> Allocation | Rejection:
+        """The devices of a pod; of the Reservation that it uses, those that this holds come first."""
+        holds = self._snapshot.holds
+        drawn = holds.drawn
+        others = [held for uid in drawn.others if (held := allocation_of(holds.assignment(uid).allocation))]
+        left = allocation_of(holds.assignment(drawn.uid).allocation) if drawn.uid else ()
+        if not left and not others:
+            return self._admission(requested, row).reserve()
+        node = self._cache.state(row, [*self._added(row), *others], self._gone.get(row, ())).node
+        admission = DeviceAdmission(requested.requests, node, self._settings, self._templates(requested))
+        within = DeviceUsage((left,)).used
+        is_restricted = bool(left) and holds.table.capacities[drawn.uid].reservation.policy == RESTRICTED
+        preferred = {type_: frozenset(minors) for type_, minors in within.items()}
+        return admission.choose(None, Lifted(required=within if is_restricted else {}, preferred=preferred), final=True)
 
     def assume(self, pod: PodRecord, pod_class: PodClass, row: int, annotations: Mapping[str, str]) -> None:  # noqa: ARG002
         """Counts the devices of the pod."""
