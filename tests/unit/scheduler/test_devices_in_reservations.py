@@ -47,7 +47,9 @@ def schedule(world: World, pod: Pod) -> tuple[list[int], str]:
     records = world.cycles()
     placed = [r.event for r in records if isinstance(r.event, PodPlaced)]
     refused = unschedulable(records).get(pod.metadata.uid)
-    return [device.minor for each in placed for device in allocation_of(each.annotations)], refused.code if refused else ""
+    return [
+        device.minor for each in placed for device in allocation_of(each.annotations)
+    ], refused.code if refused else ""
 
 
 def test_owners_share_the_card_of_their_reservation_and_nobody_else_gets_it() -> None:
