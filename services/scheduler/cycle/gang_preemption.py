@@ -16,6 +16,7 @@ from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
 from services.scheduler.cycle.network_domain_choice import wish_of
 from services.scheduler.cycle.network_domain_placement import NetworkDomainPlacement, in_order, needed_uids
 from services.scheduler.cycle.pod_placement import PodPlacement
+from services.scheduler.cycle.quota_of_gang import QuotaOfGang
 from services.scheduler.cycle.victims_for_gang import VictimSearch, VictimsOfGang
 from services.scheduler.framework.gang_grouping_interface import Gathering, Requirement
 from services.scheduler.framework.gang_members_as_victims import GangVictims
@@ -63,9 +64,18 @@ class GangPreemption:
         # Equal pods are placed one after the other, each class at once.
         first = {class_: number for number, class_ in reversed(list(enumerate(map(class_of, needed))))}
         needed.sort(key=lambda pod: first[class_of(pod)])
-        for potential in self._potential(needed[0], priority):
+        quota = QuotaOfGang(
+            self._cache.view.quota,
+            ((pod, class_of(pod)) for pod in needed),
+            self._pods.transaction.placed(),
+            [pod.uid for pod in self._pods.preemptions.evicted_pods()],
+        )
+        if quota.is_unresolvable:
+            return ()
+        for each in self._potential(needed[0], priority):
+            potential = {uid: at for uid, at in each.items() if quota.holds(uid)} if quota.is_short else each
             found = self._least(needed, potential, priority, gathering)
-            if found is not None:
+            if found is not None and quota.fits_without([uid for uids in found.victims.values() for uid in uids]):
                 return self._nominated(needed, found)
         return ()
 

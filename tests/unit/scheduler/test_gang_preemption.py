@@ -12,12 +12,13 @@ from shared.events import RecordedEvent
 from shared.events.cluster import ObjectObserved
 from shared.events.intents import EvictionRequested
 from shared.events.scheduling import PodNominated
-from shared.kube.elastic_quota import PREEMPTIBLE
+from shared.kube.elastic_quota import PREEMPTIBLE, QUOTA_NAME
 from shared.kube.pod import Pod
 from shared.kube.resource_names import POD_GROUPS
 from tests.support.hypothesis_examples import examples
 from tests.support.scheduling_world import World, node, placements, pod, use
 from tests.unit.scheduler.network_worlds import RACK, SPINE, network_world, observe_topology
+from tests.unit.scheduler.scheduler_with_ledger import Teams, quota
 
 EVICTS = DEFAULT_PROFILE.replace(
     "  pluginConfig:\n",
@@ -39,13 +40,22 @@ def runs(name: str, on: str, cpu: str, priority: int = 5, **more: Any) -> Pod:
     return pod(name, cpu=cpu, memory=None, on=on, phase="Running", priority=priority, **more)
 
 
-def job(world: World, size: int, cpu: str, *, minimum: int = 0, topology: str = "", **more: Any) -> None:
+def job(
+    world: World,
+    size: int,
+    cpu: str,
+    *,
+    minimum: int = 0,
+    topology: str = "",
+    more_labels: dict[str, str] | None = None,
+    **more: Any,
+) -> None:
     annotations = {gang.TOPOLOGY: topology} if topology else {}
     metadata = {"name": "job", "namespace": "d", "annotations": annotations}
     body = {"metadata": metadata, "spec": {"minMember": minimum or size}}
     world.observe(ObjectObserved(resource=POD_GROUPS, name="d/job", uid="job", object=body))
     for number in range(size):
-        labels = {gang.POD_GROUP_LABEL: "job"}
+        labels = {gang.POD_GROUP_LABEL: "job", **(more_labels or {})}
         world.add_pod(pod(f"p{number}", cpu=cpu, memory=None, labels=labels, **{"priority": 100, **more}))
     world.read()
 
@@ -227,3 +237,16 @@ def test_the_gang_fits_without_its_victims_and_with_any_of_them_it_does_not(
     else:
         lower = [f"r{number}" for number, each in enumerate(running) if each[2] < 100 and f"r{number}" in amounts]
         assert not fits(lower)
+
+
+@pytest.mark.parametrize(("limit", "expected"), [("4", []), ("8", ["own"]), ("16", ["other"])])
+def test_no_pod_is_evicted_for_a_gang_that_its_quota_keeps_waiting(limit: str, expected: list[str]) -> None:
+    world = Teams(quota("a", limit, limit), quota("b", "0", "16"), cpu="8")
+    use(world, EVICTS)
+    if limit != "4":
+        add(world, runs("own", "n0", "8", labels={QUOTA_NAME: "a"}))
+    add(world, runs("other", "n1", "8", priority=1, labels={QUOTA_NAME: "b"}))
+    if limit == "4":
+        add(world, runs("another", "n0", "8", labels={QUOTA_NAME: "b"}))
+    job(world, 2, "4", more_labels={QUOTA_NAME: "a"})
+    assert evicted(world.cycle()) == expected
