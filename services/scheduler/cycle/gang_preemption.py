@@ -31,7 +31,9 @@ MAX_GANGS = 2
 """Maximum number of gangs of a cycle for which victims are sought: it must not block the service."""
 
 MAX_NODES = 2000
-"""Maximum number of nodes whose pods are considered, in the order of their names."""
+"""Maximum number of nodes whose pods are considered in one attempt, in the order of their names; the next attempt of the
+gang begins so many nodes later.
+"""
 
 DISABLED = "scheduling.koordinator.sh/disable-preemptible"
 """Label of pods that are never evicted for others by `"true"`."""
@@ -97,8 +99,9 @@ class GangPreemption:
         """Yields the pods that may be evicted, uid -> (row, assignment): those whose eviction ends no gang first."""
         there: dict[str, tuple[int, Assignment]] = {}
         rows = sorted(self._cache.on, key=self._cache.table.names.__getitem__)
+        first = pod.attempts * MAX_NODES % len(rows) if len(rows) > MAX_NODES else 0
         taken = 0
-        for row in rows:
+        for row in (*rows[first:], *rows[:first]):
             if taken == MAX_NODES:
                 break
             found = [

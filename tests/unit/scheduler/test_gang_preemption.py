@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from services.scheduler.cycle import gang_preemption
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from shared.domain import gang
 from shared.events import RecordedEvent
@@ -250,3 +251,15 @@ def test_no_pod_is_evicted_for_a_gang_that_its_quota_keeps_waiting(limit: str, e
         add(world, runs("another", "n0", "8", labels={QUOTA_NAME: "b"}))
     job(world, 2, "4", more_labels={QUOTA_NAME: "a"})
     assert evicted(world.cycle()) == expected
+
+
+def test_each_attempt_considers_the_next_share_of_the_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gang_preemption, "MAX_NODES", 2)
+    world = world_of(a="4", b="4", c="4", d="4", e="16")
+    add(world, *(runs(f"v-{name}", name, "4") for name in "abcd"), runs("v-e", "e", "16"))
+    job(world, 2, "8")
+    found = []
+    for _ in range(3):
+        found.append(evicted(world.cycle()))
+        world.wait(601)
+    assert found == [[], [], ["v-e"]]
