@@ -29,7 +29,7 @@ from cli.quota.render import rejected as rejected_quotas
 from cli.scheduling.recorded_state import scheduler_state
 from cli.service_list import contexts as required_contexts
 from cli.supervisor.endpoints import Endpoints
-from cli.supervisor.system_folder import systems_in
+from cli.supervisor.system_folder import systems_in, wal_on_another_disk
 from cli.top.readings import STATUS_S, read_statuses
 from services.audit.service_manifest import stream_of
 from services.scheduler.explain.gangs_and_reservations_without_plugin import objects_without_plugin
@@ -79,7 +79,7 @@ async def examine(endpoints: Endpoints, folder: Path) -> list[Finding]:
         if all(one.severity != "error" or one.area not in {"postgres", "credentials"} for one in found):
             found += await _log(endpoints, received)
             found += await _disk_by_size(endpoints)
-    found += await _disk(folder)
+    found += await about_disks(folder)
     return one_for_each_outage(found)
 
 
@@ -232,18 +232,24 @@ async def _gateway_permissions(nats: str) -> Permissions:
         await bus.close()
 
 
-async def _disk(folder: Path) -> list[Finding]:
-    """The free share of the log's disk, also where a full one has ended Postgres: by the folder that the services watch,
-    or that of a system that runs here.
+async def about_disks(folder: Path) -> list[Finding]:
+    """The free shares of the disks of the log and of Postgres' write-ahead log, also where a full one has ended Postgres:
+    by the folders that the services watch, or those of a system that runs here.
     """
-    own = str(folder) if any((system / "postgres").is_dir() for system in systems_in(folder)) else ""
-    path = os.environ.get("KOORD_DISK_PATH", "") or own
-    if not path:
-        return []
-    try:
-        return [check_services.about_disk(await free_share_at(path), path)]
-    except OSError as error:
-        return [Finding("warning", "disk", f"KOORD_DISK_PATH is {path}: {error}", "name a folder on the log's disk")]
+    systems = [system / "postgres" for system in systems_in(folder) if (system / "postgres").is_dir()]
+    own_wal = next(filter(None, map(wal_on_another_disk, systems)), "")
+    found = list[Finding]()
+    for setting, own in (("KOORD_DISK_PATH", folder if systems else ""), ("KOORD_WAL_DISK_PATH", own_wal)):
+        path = os.environ.get(setting, "") or str(own)
+        if not path:
+            continue
+        try:
+            free = await free_share_at(path)
+        except OSError as error:
+            found.append(Finding("warning", "disk", f"{setting} is {path}: {error}", "name a folder on that disk"))
+        else:
+            found.append(check_services.about_disk(free, path, is_wal=setting == "KOORD_WAL_DISK_PATH"))
+    return found
 
 
 async def _disk_by_size(endpoints: Endpoints) -> list[Finding]:

@@ -146,14 +146,13 @@ def about_partitions(sizes: Sequence[ContextSize]) -> Iterator[Finding]:
     )
 
 
-def about_disk(free: float, where: str) -> Finding:
-    """Checks the free share of the disk that Postgres writes to, as the services do."""
-    what = f"{free:.0%} of the log's disk is free ({where})"
+def about_disk(free: float, where: str, *, is_wal: bool = False) -> Finding:
+    """Checks the free share of a disk that Postgres writes to, as the services do."""
+    disk, shorten = ("write-ahead log", "lower max_wal_size") if is_wal else ("log", "shorten KOORD_RETENTION_DAYS")
+    what = f"{free:.0%} of the {disk}'s disk is free ({where})"
     if free >= DISK_LOW:
         return Finding("ok", "disk", what)
-    remedy = (
-        "make room, or shorten KOORD_RETENTION_DAYS: Postgres stops when its disk is full, and every writer with it"
-    )
+    remedy = f"make room, or {shorten}: Postgres stops when its disk is full, and every writer with it"
     return Finding("error" if free < DISK_VERY_LOW else "warning", "disk", what, remedy)
 
 

@@ -49,6 +49,15 @@ def server_of(system: Path) -> tuple[Path, str]:
     return system.resolve().parent, file.read_text().strip()
 
 
+def wal_on_another_disk(postgres: Path) -> Path | None:
+    """Returns the folder of the write-ahead log of a Postgres in a folder, where it lies on a disk of its own."""
+    wal = postgres / "data" / "pg_wal"
+    try:
+        return wal if wal.stat().st_dev != postgres.stat().st_dev else None
+    except OSError:
+        return None
+
+
 class SeveralSystems(KoordError):
     """A folder has systems of several clusters, and none was chosen."""
 

@@ -12,6 +12,7 @@ import msgspec
 from cli.processes.log_rotation import rotate
 from cli.service_list import SERVICES, contexts, metrics_shards
 from cli.supervisor.endpoints import Endpoints
+from cli.supervisor.system_folder import wal_on_another_disk
 from shared.errors import KoordError
 
 if TYPE_CHECKING:
@@ -52,10 +53,15 @@ class Servers:
 
     @property
     def disk_settings(self) -> dict[str, str]:
-        """Returns the setting by which services watch the disk of a Postgres of our own, unless one is given."""
-        if self._postgres is None or self._environment.get("KOORD_DISK_PATH") or self._environment.get("KOORD_DISK_GB"):
+        """Returns the settings by which services watch the disks of a Postgres of our own, unless they are given."""
+        if self._postgres is None:
             return {}
-        return {"KOORD_DISK_PATH": str(self._postgres.directory)}
+        folder, given, found = self._postgres.directory, self._environment, dict[str, str]()
+        if not (given.get("KOORD_DISK_PATH") or given.get("KOORD_DISK_GB")):
+            found["KOORD_DISK_PATH"] = str(folder)
+        if not given.get("KOORD_WAL_DISK_PATH") and (wal := wal_on_another_disk(folder)) is not None:
+            found["KOORD_WAL_DISK_PATH"] = str(wal)
+        return found
 
     async def mend(self) -> list[str]:
         """Starts those of our own that have ended again, on their ports and with their data; their names.

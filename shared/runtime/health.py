@@ -30,6 +30,7 @@ class Status(msgspec.Struct, frozen=True):
         bus: NATS is connected; without it the service polls Postgres.
         refused: the refusal of NATS, of a login or a subject; empty as it should be.
         disk_free: free share of the log's disk, 0 to 1; None where it is not known.
+        wal_disk_free: the same of the disk of the write-ahead log, where that is another.
         unreachable: servers that it cannot reach at the moment.
         rejected: messages of the newest minutes that it rejected, by subject.
         counts: counters of this service, such as silent nodes.
@@ -50,6 +51,7 @@ class Status(msgspec.Struct, frozen=True):
     rebuilt: str = ""
     refused: str = ""
     disk_free: float | None = None
+    wal_disk_free: float | None = None
     counts: dict[str, int] = {}
     unreachable: tuple[Unreachable, ...] = ()
     rejected: tuple[RejectedMessages, ...] = ()
@@ -85,6 +87,11 @@ class Metrics:
         self.disk_free = Gauge(
             "koord_log_disk_free_ratio", "Free share of the log's disk; 1 where it is not known", registry=self.registry
         )
+        self.wal_disk_free = Gauge(
+            "koord_wal_disk_free_ratio",
+            "Free share of the write-ahead log's own disk; 1 where it is not known",
+            registry=self.registry,
+        )
         self.differences = Counter(
             "koord_rebuild_differences", "Rebuilds that differed from the state", registry=self.registry
         )
@@ -118,6 +125,7 @@ async def serve(address: str, status: Callable[[], Status], metrics: Metrics) ->
         metrics.leading.set(now.state == "leading")
         metrics.bus_refused.set(bool(now.refused))
         metrics.disk_free.set(1 if now.disk_free is None else now.disk_free)
+        metrics.wal_disk_free.set(1 if now.wal_disk_free is None else now.wal_disk_free)
         return b"".join((generate_latest(metrics.registry), *(text() for text in metrics.texts)))
 
     return await serve_pages(address, Pages(ready, text, status))
@@ -132,6 +140,8 @@ def ready_text(status: Status) -> str:
     lines = [status.state]
     if status.disk_free is not None and status.disk_free < DISK_LOW:
         lines.append(f"disk of the log: {status.disk_free:.0%} free")
+    if status.wal_disk_free is not None and status.wal_disk_free < DISK_LOW:
+        lines.append(f"disk of the write-ahead log: {status.wal_disk_free:.0%} free")
     return "\n".join([*lines, *map(str, status.unreachable)])
 
 

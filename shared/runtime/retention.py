@@ -61,6 +61,7 @@ async def watch_disk(runtime: Runtime) -> None:
     environment, context, yields = runtime.environment, runtime.service.writes, runtime.retention.yields
     try:
         runtime.disk_free = free = await free_share(runtime.database, environment.disk_path, environment.disk_gb)
+        runtime.wal_disk_free = wal = await free_share(runtime.database, environment.wal_disk_path, 0)
         if yields and is_nearly_full(free):
             await release_space(runtime.database, context)
         elif yields and free is not None and free >= DISK_LOW:
@@ -70,6 +71,9 @@ async def watch_disk(runtime: Runtime) -> None:
         return
     if free is not None and free < DISK_LOW:
         log.warning("the disk of the log is nearly full", extra={"free_percent": round(100 * free)})
+    # Dropped reports would make no room there.
+    if wal is not None and wal < DISK_LOW:
+        log.warning("the disk of the write-ahead log is nearly full", extra={"free_percent": round(100 * wal)})
 
 
 async def retain(runtime: Runtime) -> bool:

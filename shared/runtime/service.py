@@ -127,6 +127,9 @@ class Environment(Settings, frozen=True, kw_only=True):
     disk_gb: Annotated[
         float, Meta(ge=0, description="GB of that disk, where no such folder is visible; 0: unknown")
     ] = 0
+    wal_disk_path: Annotated[
+        str, Meta(description="a folder on the disk of the database's write-ahead log, where that is another one")
+    ] = ""
     snapshot_interval_s: Annotated[float, Meta(gt=0, description="seconds between snapshots of the state")] = 60.0
     rebuild_interval_s: Annotated[float, Meta(gt=0, description="seconds between rebuilds that check the state")] = (
         600.0
@@ -175,6 +178,7 @@ class Runtime:
         self.rejections = RejectionRecord()
         self.rebuilt = ""
         self.disk_free: float | None = None  # share of the log's disk, where it is known
+        self.wal_disk_free: float | None = None  # the same of the write-ahead log's own disk
         self.base: datetime | None = None  # the snapshot at which the next rebuild begins
         self.compared: datetime | None = None  # the snapshot that is compared, and begins the rebuild after that
         self._rate = (time.monotonic(), 0, 0.0)
@@ -255,6 +259,7 @@ class Runtime:
             reloads=self.follower.reloads,
             rebuilt=self.rebuilt,
             disk_free=self.disk_free,
+            wal_disk_free=self.wal_disk_free,
             unreachable=tuple(self._unreachable()),
             rejected=self.rejections.newest(),
             counts=self.counts | {f"refused announcements of {name}": n for name, n in self.follower.refused.items()},

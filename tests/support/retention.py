@@ -58,6 +58,7 @@ class Retaining:
         self.log = LogReader(self.database)
         self.meanwhile: list[Draft] = []
         self.disk_free: float | None = None
+        self.wal_disk_free: float | None = None
         own = self.service.writes
         self.follower = Follower("retaining", self.log, None, self.service.follows, service.new_state, own=own)
         self._log_writer = LogWriter(self.database, None, own, "test", self.follower.own)
