@@ -14,8 +14,6 @@ from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format
 from services.scheduler.explain.explain_pod import explain
 from services.scheduler.explain.explanation_text import Explanation, render
-from services.scheduler.explain.waiting_order_config import rules_in_force
-from services.scheduler.explain.waiting_pods import waiting_pods
 from services.scheduler.plugins.registry import text
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.errors import KoordError
@@ -78,6 +76,10 @@ async def explain_pod(
 
 def _with_present_wait(found: Explanation, view: SchedulerState, language: str) -> Explanation:
     """Adds what the pod waits for at present. A gang that is not complete is not tried, so no cycle names it."""
+    # Only here: they read YAML, and without it the command starts sooner.
+    from services.scheduler.explain.waiting_order_config import rules_in_force
+    from services.scheduler.explain.waiting_pods import waiting_pods
+
     waiting = waiting_pods(view, rules_in_force(view), time.time_ns())
     state = next((each.state for each in waiting if each.record.uid == found.pod_uid), None)
     if state is None:

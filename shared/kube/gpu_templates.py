@@ -10,8 +10,6 @@ Source: spec/scheduler-workloads.md 3.5.
 from collections.abc import Mapping
 from typing import Any
 
-import yaml
-
 from shared.kube.quantity import BadQuantity, amounts
 
 CONFIG_MAP = "koordinator-system/gpu-shared-resource-templates"
@@ -26,6 +24,8 @@ def read_gpu_templates(config_map: Mapping[str, Any] | None) -> GpuTemplates:
     text = ((config_map or {}).get("data") or {}).get(KEY)
     if not isinstance(text, str):
         return {}
+    import yaml  # a command that reads the log starts without it
+
     try:
         read = yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError):
