@@ -109,7 +109,8 @@ class DeviceState(PluginCycleState):
         return self._admission(requested, row).score
 
     def _result_of(self, admission: DeviceAdmission) -> int:
-        return self._rejections.id_of(admission.rejection)
+        rejection = admission.rejection
+        return 0 if rejection is None else self._rejections.id_of(rejection)
 
     def _by_state(
         self, requested: RequestedDevices, rows: Rows, count: int, of_state: Callable[[DeviceAdmission], int]
@@ -122,7 +123,8 @@ class DeviceState(PluginCycleState):
         which = places + (rows.start or 0) if isinstance(rows, slice) else np.asarray(rows)[places]
         numbers = self._numbers_in(which)
         _, first, state_of = np.unique(numbers, return_index=True, return_inverse=True)
-        admissions = (self._admission(requested, row) for row in which[first].tolist())
+        settings, templates = self._settings, self._templates(requested)
+        admissions = (self._state(row).admission(requested, settings, templates) for row in which[first].tolist())
         found[places] = np.array([of_state(admission) for admission in admissions], np.int64)[state_of]
         return found
 
