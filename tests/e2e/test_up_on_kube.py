@@ -13,7 +13,7 @@ from cli.processes.free_ports import free_port
 from cli.supervisor.cluster_folder import UnknownCluster, folder_of
 from shared.errors import KoordError
 from tests.cluster.fixtures import MakeNodes
-from tests.support.prepared_folders import copy_installation
+from tests.support.prepared_folders import copy_installation, install_base
 from tests.support.terminal import CTRL_C, Terminal
 from tests.support.waiting import wait_until
 
@@ -36,6 +36,10 @@ def koord(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def events_of(folder: list[str]) -> str:
     return koord("events", *folder, "-o", "json").stdout
+
+
+def types_of(folder: list[str]) -> list[str]:
+    return [json.loads(line)["type"].split(".")[2] for line in events_of(folder).splitlines()]
 
 
 def uid_of(cluster: Cluster) -> str:
@@ -86,6 +90,31 @@ def test_a_folder_that_holds_the_log_of_another_cluster_is_refused(kube_cluster:
     assert "this log describes the simulated cluster" in refused.stderr
     assert f"is cluster {uid_of(kube_cluster)}" in refused.stderr
     assert "koord up --dir" in refused.stderr
+
+
+def test_a_second_system_for_a_cluster_from_another_folder_ends_and_both_doctors_name_the_other(
+    kube_cluster: Cluster, tmp_path: Path
+) -> None:
+    install_base(kube_cluster)
+    first, second = (["--dir", str(tmp_path / name)] for name in ("first", "second"))
+    up = ["up", "--kubeconfig", str(kube_cluster.kubeconfig()), "--service", "gateway"]
+    with Terminal([*up, *first]) as terminal:
+        terminal.wait_for(r"gateway +leading", 60)
+        wait_until(lambda: "InitialListCompleted" in types_of(first), "the first lists")
+        refused = koord(*up, *second)
+        assert refused.returncode == 1
+        assert "is managed by another live system: log " in refused.stderr
+        assert "koord up --shadow" in refused.stderr
+        assert types_of(second) == ["WriterStarted", "ClusterIdentified", "SecondSystemRefused"]
+        wait_until(lambda: "SecondSystemRefused" in types_of(first), "the refusal in the log of the first")
+        assert "WARNING cluster: another system was refused" in koord("doctor", *first).stdout
+        terminal.press(CTRL_C)
+        assert terminal.wait_for_end() == 0
+    with Terminal([*up, *second]) as terminal:  # the first has ended
+        terminal.wait_for(r"gateway +leading", 60)
+        wait_until(lambda: "InitialListCompleted" in types_of(second), "the lists of the second")
+        terminal.press(CTRL_C)
+        assert terminal.wait_for_end() == 0
 
 
 async def test_a_cluster_that_does_not_respond_has_the_folder_of_its_address(
