@@ -164,6 +164,9 @@ def test_owners_are_followed_by_their_whole_text() -> None:
     only_object = [{"object": {"name": "b"}}]
     world = world_with(running("b", "6"), running("c", "6"))
     assert taken(reserve(world, owners=only_object)) is None, "an owner without a labelSelector takes over none"
+    world = world_with(*abc())
+    by_controller = [{"controller": {"name": "rs"}, "labelSelector": {"matchLabels": {"app": "web"}}}]
+    assert taken(reserve(world, owners=by_controller)) is None, "the controllers of running pods are not kept"
 
 
 def test_a_pod_with_another_reservation_affinity_is_not_taken_over() -> None:
