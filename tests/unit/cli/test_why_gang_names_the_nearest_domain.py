@@ -20,7 +20,9 @@ def refused(world: World) -> PendingPod:
     plain: dict[str, object] = dict.fromkeys(PendingPod.__struct_fields__, 0) | {
         field.name: "" for field in msgspec.structs.fields(PendingPod) if field.type is str
     }
-    return msgspec.convert(plain | {"refused_by": reasons, "short": {}}, PendingPod, from_attributes=True)
+    return msgspec.convert(
+        plain | {"refused_by": reasons, "short": {}, "estimated_start": None}, PendingPod, from_attributes=True
+    )
 
 
 def test_the_nearest_domain_is_that_of_the_refusal() -> None:
