@@ -254,7 +254,8 @@ class PodEvicted(Event, frozen=True, tag="koord.cluster.PodEvicted.v1"):
     Attributes:
         node: of the pod; empty if the pod was gone already, which spends no budget, or had none.
         workload: kind and name of its controller, `ReplicaSet/web-6d4`.
-        without_node: the pod had no node: its eviction spends all budgets but that of a node.
+        without_node: the pod had no node, or the log no longer has it: its eviction spends all budgets but that of a
+            node.
     """
 
     KEY: ClassVar[str] = "pod"

@@ -51,10 +51,14 @@ class EvictionPauses:
         self._examines_paused = True
 
     def started(self, state: GatewayState) -> None:
-        """Records the pods of due evictions as the log has them, before anything is listed."""
+        """Records the pods of due evictions as the log has them, before anything is listed.
+
+        A pod that is gone already, even if it ended by itself, may have been evicted as well: it spends all budgets but
+        those of a node and a workload, which the log no longer has.
+        """
         for cause, intent in state.intents.one_shots.items():
-            if isinstance(intent, EvictionRequested) and (pod := state.pod(intent.pod, intent.pod_uid)) is not None:
-                self._perhaps[cause] = _evicted(cause, intent, pod)
+            if isinstance(intent, EvictionRequested):
+                self._perhaps[cause] = _evicted(cause, intent, state.pod(intent.pod, intent.pod_uid))
 
     def _spend_what_a_crash_left(self, state: GatewayState) -> None:
         """Spends the budget for due evictions whose pods are terminating or gone since.
@@ -128,6 +132,7 @@ class EvictionPauses:
         self._evicting.pop(cause, None)
 
 
-def _evicted(cause: Cause, intent: EvictionRequested, pod: ObservedPod) -> Evicted:
-    """Returns an eviction that is being carried out."""
-    return Evicted(0, pod.node, intent.pod.partition("/")[0], pod.workload, intent.pod_uid, cause)
+def _evicted(cause: Cause, intent: EvictionRequested, pod: ObservedPod | None) -> Evicted:
+    """Returns an eviction that is being carried out, or that an earlier gateway may have carried out."""
+    node, workload = ("", "") if pod is None else (pod.node, pod.workload)
+    return Evicted(0, node, intent.pod.partition("/")[0], workload, intent.pod_uid, cause)

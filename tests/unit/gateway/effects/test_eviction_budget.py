@@ -161,3 +161,19 @@ def test_what_a_crash_kept_out_of_the_log_spends_budget_before_anything_else_is_
     outcome = pauses.outcome(evicted_before, PodEvicted(pod="shop/first", pod_uid="uid-of-first"))
     assert isinstance(outcome, PodEvicted)
     assert outcome.node == "n1"
+
+
+def test_what_a_crash_kept_out_of_the_log_spends_budget_where_its_pod_was_gone_before_the_next_start() -> None:
+    log = Log()
+    log.append("cluster", observed("second"), observed("first"))
+    second, first = (EvictionRequested(pod=f"shop/{name}", pod_uid=f"uid-of-{name}", reason="r") for name in NAMES)
+    next_one, evicted_before = log.append("quota", second), log.append("slo", first)
+    log.append("cluster", PodDeleted(pod="shop/first", pod_uid="uid-of-first"))
+    state = state_after(log.in_order([]))
+    pauses = EvictionPauses(LIMITS._replace(namespace=1), lambda _: None)
+    pauses.started(state)
+    pauses.begin_round(state, 1)
+    assert pauses.must_wait(state, next_one, second)
+    outcome = pauses.outcome(evicted_before, PodEvicted(pod="shop/first", pod_uid="uid-of-first"))
+    assert isinstance(outcome, PodEvicted)
+    assert outcome.without_node
