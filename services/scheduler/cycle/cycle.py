@@ -68,7 +68,7 @@ def plan_cycle(cache: CycleInputs, now_ns: int, batch_size: int) -> CyclePlan:
     if cache.backfill or cache.view.planned_starts:
         cycle.take_over_starts()
     cycle.bind_prepared(preparations.ready)
-    hints = QueueingHints(cache, cache.queue, cache.profiles)
+    hints = QueueingHints(cache, cache.queue, cache.profiles, plans_starts=cache.backfill)
     line = sorted(
         cache.queue.choose(batch_size, hints.to_requeue(cycle.feasible, cycle.max_requeued_classes())), key=turn
     )

@@ -27,8 +27,15 @@ at once.
 class QueueingHints:
     """The queueing hints of all profiles, applied to the refused pods of a queue."""
 
-    def __init__(self, cache: ClusterCache, queue: SchedulingQueue, profiles: Mapping[str, Profile]) -> None:
-        """Reads a settled cache; nothing in it may change while the hints are used."""
+    def __init__(
+        self, cache: ClusterCache, queue: SchedulingQueue, profiles: Mapping[str, Profile], *, plans_starts: bool
+    ) -> None:
+        """Reads a settled cache; nothing in it may change while the hints are used.
+
+        Args:
+            plans_starts: units that fit nowhere have planned starts.
+        """
+        self._plans_starts = plans_starts
         self._cache = cache
         self._queue = queue
         self._profiles = profiles
@@ -75,11 +82,13 @@ class QueueingHints:
             )
 
         released = self._cache.view.hold_released_seq
+        # Where a planned start has ended, a unit that fits nowhere may have one of its own.
+        units = frozenset(self._queue.pools_of_groups()) if self._plans_starts else frozenset()
 
         def has_event(pool: PoolKey) -> bool:
             last, rows = newest[pool.pod_class, pool.bin.reasons]
             saw = pool.bin.saw_reports
-            if last > pool.bin.saw or (len(rows) and released > pool.bin.saw_released):
+            if last > pool.bin.saw or (released > pool.bin.saw_released and (len(rows) or pool in units)):
                 return True
             return saw is not None and bool(table.reported_since(saw)[rows].any())
 

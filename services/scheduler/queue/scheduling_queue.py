@@ -19,7 +19,7 @@ Obsolete entries stay in the heaps until they reach the top; the newest entry of
 Source: spec/scheduler-core.md 1.3.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
@@ -204,6 +204,14 @@ class SchedulingQueue:
     def pod_classes(self, key: BinKey) -> Iterable[PodClass]:
         """Returns the classes of a bin."""
         return self._bins[key].pools
+
+    def pools_of_groups(self) -> Iterator[PoolKey]:
+        """Yields a pool with refused pods of each group that has any."""
+        for group in self._groups.groups():
+            for uid in self._groups.members(group):
+                if (bin_ := self._bin_of_uid.get(uid)) is not None:
+                    yield PoolKey(bin_, self._inputs[uid].pod_class)
+                    break
 
     def has_active(self) -> bool:
         """Returns True when a pod is to be tried whatever the queueing hints say."""

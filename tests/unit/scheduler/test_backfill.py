@@ -205,6 +205,22 @@ def test_a_gang_behind_another_one_passes_like_any_pod_and_has_a_planned_start_o
     assert kept_by(records).keys() <= {GANG, "d/h"}
 
 
+def test_a_gang_without_nodes_beside_a_planned_start_has_its_own_once_that_one_has_ended() -> None:
+    world = world_of(running("a", "3", "x"), *map(timed, gang_of("g", 2, "2")), *gang_of("h", 2, "2"), x="4")
+    assert {start.unit for start in planned(world.cycles())} == {"d/g"}
+    world.wait(60)
+    world.drop_pod("a")
+    world.read()
+    placed = world.cycle()
+    assert placements(placed) == {"g0": "x", "g1": "x"}
+    for record in placed:
+        if isinstance(record.event, PodPlaced):
+            world.answer(record)
+    world.read()
+    starts = {start.unit: start.waits_for for start in planned(world.cycles()) if start.nodes}
+    assert {unit: set(waits_for) for unit, waits_for in starts.items()} == {"d/h": {"g0", "g1"}}
+
+
 def test_a_cycle_with_planned_starts_is_decided_again_from_its_record_and_from_a_snapshot() -> None:
     world = world_of(running("a", "3", "x", deadline_s=600), *gang_of("g", 2, "2"), x="4", y="1")
     world.cycle()
