@@ -59,10 +59,10 @@ def test_the_published_load_thresholds_reach_the_cluster(installed: Cluster) -> 
     stored = installed.api.call("GET", path)
     installed.api.call("DELETE", path)
     (profile,) = yaml.safe_load(stored["data"]["koord-scheduler-config"])["profiles"]
-    (plugin,) = profile["pluginConfig"]
-    assert (profile["schedulerName"], plugin["name"]) == ("koord-scheduler", "LoadAwareScheduling")
-    assert plugin["args"]["usageThresholds"] == {"cpu": 75, "memory": 85}
-    assert plugin["args"]["aggregated"]["usageAggregationType"] == "p99"
+    assert profile["schedulerName"] == "koord-scheduler"
+    (args,) = (each["args"] for each in profile["pluginConfig"] if each["name"] == "LoadAwareScheduling")
+    assert args["usageThresholds"] == {"cpu": 75, "memory": 85}
+    assert args["aggregated"]["usageAggregationType"] == "p99"
 
 
 def test_an_elastic_quota_is_found_by_kubectl_under_either_group(installed: Cluster, store: Store) -> None:

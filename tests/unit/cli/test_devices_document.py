@@ -10,6 +10,7 @@ from cli.main import koord
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "devices.md").read_text()
 FILES = dict(re.findall(r"```yaml\n# (\S+)\n(.*?)```", DOCUMENT, re.DOTALL))
+EXAMPLE = Path(__file__).parents[3] / "k8s" / "examples" / "scheduler-config-loadaware.yaml"
 COMMANDS = re.findall(r"```console\n\$ koord (.*?)\n(.*?)```", DOCUMENT, re.DOTALL)
 
 
@@ -19,17 +20,18 @@ def compared(output: str) -> list[str]:
 
 
 def test_there_are_files_and_commands() -> None:
-    assert len(FILES) == 2
+    assert len(FILES) == 3
     assert len(COMMANDS) == 1
 
 
 @pytest.mark.parametrize(("command", "printed"), COMMANDS, ids=[command[-40:] for command, _ in COMMANDS])
+@pytest.mark.parametrize("policy", ["", "config.yaml", str(EXAMPLE)], ids=["default", "of the page", "example"])
 def test_the_outputs_are_those_of_the_commands(
-    command: str, printed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    policy: str, command: str, printed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
-    result = CliRunner().invoke(koord, command.split())
+    result = CliRunner().invoke(koord, [*command.split(), *(("--policy", policy) if policy else ())])
     assert result.exit_code == 0, result.output
     assert compared(result.stdout) == compared(printed)
