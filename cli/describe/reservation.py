@@ -10,7 +10,7 @@ from shared.log.reader import LogReader
 
 
 async def describe(log: LogReader, name: str) -> Description:
-    """Describes a Reservation.
+    """Describes a Reservation, or a pod in operating mode by `pod/NAMESPACE/NAME`.
 
     Raises:
         UnknownReservation: the log has none of this name.
@@ -21,7 +21,7 @@ async def describe(log: LogReader, name: str) -> Description:
         "Status": f"{reservation.phase}: {reservation.summary}",
         "Node": reservation.node,
         "Holds": human_amounts(reservation.holds),
-        "Used": human_amounts(reservation.used),
+        "Used": human_amounts(reservation.used, none="not recorded" if reservation.used_by else "nothing"),
         "Used by": reservation.used_by,
         "Waiting owners": reservation.waiting,
         "Allocate once": "true" if reservation.allocate_once else "false",

@@ -9,14 +9,14 @@ import msgspec
 from msgspec.structs import replace
 
 from cli.kinds.kind import Column, Kind, get_command
+from cli.scheduling.operating_pods import operating_pods
 from cli.scheduling.recorded_state import scheduler_state
 from cli.scheduling.waiting_answers import pending_in
 from cli.scheduling.why_reservation import expires_at, held_amounts, users_of
 from cli.terminal.amounts import human_amounts, readable_amounts
-from services.scheduler.cache.reservation_holds import used_reservation
 from services.scheduler.explain.waiting_order_config import rules_in_force
 from services.scheduler.explain.waiting_pods import waiting_pods
-from services.scheduler.state.other_watched_resources import OPERATING_PODS, RESERVATIONS
+from services.scheduler.state.other_watched_resources import RESERVATIONS
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.domain.reservation import PENDING, problem_of, read_reservation
 from shared.log.admin.session import reading
@@ -53,18 +53,10 @@ async def read(postgres: str) -> Sequence[ReservationListed]:
 
 
 def _operating(view: SchedulerState) -> list[ReservationListed]:
-    """Returns the pods in operating mode, by name; used by the pod that the annotation names, else by those placed in
-    them.
-    """
-    there = {uid: body for uid, body in view.objects.get(OPERATING_PODS, {}).items() if uid in view.pods}
-    users: dict[str, list[str]] = {uid: [] for uid in there}
-    for pod in view.pods.values() if there else ():
-        assignment = pod.assignment()
-        if assignment is not None and (uid := used_reservation(assignment.allocation)) in users:
-            users[uid].append(pod.name)
-    found = ((_listed(f"pod/{view.pods[uid].name}", body, {}), users[uid]) for uid, body in there.items())
-    listed = [replace(each, used_by=each.used_by or tuple(sorted(placed))) for each, placed in found]
-    return sorted(listed, key=attrgetter("name"))
+    """Returns the pods in operating mode; used by the pod that the annotation names, else by those placed in them."""
+    there = operating_pods(view).items()
+    listed = ((_listed(name, each.body, {}), each.placed) for name, each in there)
+    return [replace(each, used_by=each.used_by or placed) for each, placed in listed]
 
 
 def _listed(name: str, body: Mapping[str, Any], waits_for: Mapping[str, str]) -> ReservationListed:

@@ -7,8 +7,10 @@ from typing import Any
 
 import click
 import msgspec
+from msgspec.structs import replace
 
 from cli.scheduling.answer_from_log import answer
+from cli.scheduling.operating_pods import operating_pods
 from cli.scheduling.recorded_state import scheduler_state
 from cli.scheduling.waiting_answers import PendingPod, Refusal, pending_in, queue_place
 from cli.terminal.amounts import human_amounts, readable_amounts
@@ -38,7 +40,7 @@ class UnknownReservation(KoordError):
     """The log has no Reservation of this name."""
 
     def __init__(self, name: str, view: SchedulerState) -> None:
-        there = sorted(view.objects.get(RESERVATIONS, {}))
+        there = [*sorted(view.objects.get(RESERVATIONS, {})), *operating_pods(view)]
         known = f"known: {first_names(there, 10)}" if there else "there are none"
         super().__init__(f"there is no Reservation {name!r}{did_you_mean(name, there)}; {known}")
 
@@ -52,13 +54,14 @@ class HoldStep(msgspec.Struct, frozen=True):
 
 
 class ReservationExplanation(msgspec.Struct, frozen=True):
-    """The state of a Reservation.
+    """The state of a Reservation, or of a pod in operating mode.
 
     Attributes:
+        reservation: its name; of such a pod, `pod/NAMESPACE/NAME`.
         phase: of the object, `Pending` before the first.
         summary: one sentence.
         holds: resource -> amount that it holds, or is to hold once it has a node, cpu in milli-cores, memory in bytes.
-        used: the part that its pods use.
+        used: the part that its pods use, as its status has it; a pod in operating mode has no such status.
         used_by: pods that use it, `namespace/name`.
         waiting: pods without a node that its owners name.
         expires: instant; empty for never.
@@ -93,6 +96,8 @@ class ReservationExplanation(msgspec.Struct, frozen=True):
 def reservation(*, name: str, output: Format, folder: Path) -> None:
     """Explain where a Reservation is and who uses it, or what keeps it from every node.
 
+    A pod in operating mode is named pod/NAMESPACE/NAME.
+
     Shows the plugins that rejected nodes for it, its place in the queue, the pods that wait for it, and its end.
     """
 
@@ -103,12 +108,13 @@ def reservation(*, name: str, output: Format, folder: Path) -> None:
 
 
 async def explain_reservation(log: LogReader, view: SchedulerState, name: str) -> ReservationExplanation:
-    """Explains a Reservation by its name.
+    """Explains a Reservation by its name, or a pod in operating mode by `pod/NAMESPACE/NAME`.
 
     Raises:
         UnknownReservation: the log has none.
     """
-    body = view.objects.get(RESERVATIONS, {}).get(name)
+    operating = operating_pods(view).get(name)
+    body = operating.body if operating else view.objects.get(RESERVATIONS, {}).get(name)
     if body is None:
         raise UnknownReservation(name, view)
     try:
@@ -118,7 +124,10 @@ async def explain_reservation(log: LogReader, view: SchedulerState, name: str) -
     uid = found.metadata.uid
     waiting = waiting_pods(view, rules_in_force(view), time.time_ns())
     own = await pending_in(log, view, [each for each in waiting if each.record.uid == uid])
-    return _explanation(found, own[0] if own else None, _owners(view, found, waiting), await _steps(log, found))
+    users = users_of(found) or (operating.placed if operating else ())
+    steps = await _steps(log, found)
+    explained = _explanation(found, own[0] if own else None, users, _owners(view, found, waiting), steps)
+    return replace(explained, reservation=name)
 
 
 def _owners(view: SchedulerState, found: Reservation, waiting: list[WaitingPod]) -> tuple[str, ...]:
@@ -160,17 +169,21 @@ def _step(record: RecordedEvent, uid: str) -> str:
 
 
 def _explanation(
-    found: Reservation, pending: PendingPod | None, waiting: tuple[str, ...], steps: tuple[HoldStep, ...]
+    found: Reservation,
+    pending: PendingPod | None,
+    users: tuple[str, ...],
+    waiting: tuple[str, ...],
+    steps: tuple[HoldStep, ...],
 ) -> ReservationExplanation:
     problem = problem_of(found)
     return ReservationExplanation(
         reservation=found.metadata.name,
         phase=found.status.phase or PENDING,
-        summary=_summary(found, pending, problem),
+        summary=_summary(found, pending, users, problem),
         node=found.status.node_name,
         holds=held_amounts(found, problem),
         used=readable_amounts(found.status.allocated),
-        used_by=users_of(found),
+        used_by=users,
         waiting=() if found.is_ended else waiting,
         allocate_once=found.allocates_once,
         policy=found.policy or "Default",
@@ -194,7 +207,7 @@ def users_of(found: Reservation) -> tuple[str, ...]:
     return tuple(f"{owner.namespace}/{owner.name}" for owner in found.status.current_owners)
 
 
-def _summary(found: Reservation, pending: PendingPod | None, problem: str) -> str:
+def _summary(found: Reservation, pending: PendingPod | None, users: tuple[str, ...], problem: str) -> str:
     status = found.status
     if found.is_ended:
         ready: Any = next((each for each in status.conditions if each.type == "Ready"), None)
@@ -206,8 +219,7 @@ def _summary(found: Reservation, pending: PendingPod | None, problem: str) -> st
     if problem:
         return f"it is not placed: {problem}"
     if found.is_available:
-        users = len(status.current_owners)
-        return f"it holds capacity on {status.node_name}, used by {_pods(users)}"
+        return f"it holds capacity on {status.node_name}, used by {_pods(len(users))}"
     return f"it waits: {pending.waits_for.removeprefix('it waits: ')}" if pending else "no cycle has tried it yet"
 
 
@@ -234,7 +246,8 @@ def _lines(found: ReservationExplanation) -> Iterator[str]:
     holds = "holds" if found.node else "is to hold"
     yield f"  {holds} {human_amounts(found.holds)} {once}, policy {found.policy}"
     if found.used_by:
-        yield f"  used by {', '.join(found.used_by)}: {human_amounts(found.used)}"
+        amounts = f": {human_amounts(found.used)}" if found.used else ""
+        yield f"  used by {', '.join(found.used_by)}{amounts}"
     if found.since:
         place = queue_place(found.place, "place ")
         yield f"  waits since {found.since}, {place}; tried {times(found.attempts)}"

@@ -36,6 +36,8 @@ def without_kind(name: str, namespace: str | None = None) -> str:
         return name
     if _KINDS[word] == kind or (_KINDS[word] == "pod" and kind in _OF_PODS):
         return rest
+    if kind == "reservation" and _KINDS[word] == "pod" and "/" in rest:
+        return f"pod/{rest}"  # a pod in operating mode acts as a Reservation
     takes = "the name of a pod" if kind in _OF_PODS else f"a {kind}"
     is_namespaced = any(each.name == "namespace" for each in context.command.params)
     hint = (

@@ -337,3 +337,26 @@ async def test_running_pods_in_operating_mode_are_listed_with_the_reservations(d
     assert (rows["pod/d/warm"]["node"], rows["pod/d/warm"]["phase"]) == ("n", "Available")
     assert (rows["pod/d/warm"]["holds"], rows["pod/d/warm"]["used_by"]) == ({"cpu": 2000}, ["d/user"])
     assert rows["pod/d/named"]["used_by"] == ["d/o"]
+    await _is_accepted_as_listed(Log(database))
+
+
+async def _is_accepted_as_listed(log: Log) -> None:
+    """A pod in operating mode is found by the name that `get` and `get -o name` print."""
+    printed = (await run(log, "get", "reservations", "-o", "name")).stdout.split()[-1]
+    assert printed == "reservation/pod/d/warm"
+    for name in ("pod/d/warm", printed):
+        (row,) = (await run(log, "get", "reservations", name, "--no-headers")).stdout.splitlines()
+        assert row.startswith("pod/d/warm  Available  n ")
+        why = await run(log, "why", "reservation", name)
+        assert why.stdout.splitlines()[:3] == [
+            "Reservation pod/d/warm (Available): it holds capacity on n, used by one pod",
+            "  holds cpu 2 for one pod, policy Aligned",
+            "  used by d/user",
+        ], why.stderr
+        described = await run(log, "describe", "reservation", name)
+        assert "Name:            pod/d/warm\n" in described.stdout, described.stderr
+        assert "Used:            not recorded\nUsed by:         d/user\n" in described.stdout
+    assert (await run(log, "why", printed)).stdout.startswith("Reservation pod/d/warm (Available): ")
+    assert (await run(log, "why", "pod", "d/warm")).stdout.startswith("d/warm ")
+    absent = await run(log, "why", "reservation", "pod/d/wram")
+    assert "there is no Reservation 'pod/d/wram'; perhaps 'pod/d/warm' is meant; known: huge, " in absent.stderr

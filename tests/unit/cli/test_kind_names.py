@@ -12,11 +12,12 @@ from cli.terminal.object_name import cluster_name, namespaced_name
 
 @pytest.fixture
 def verb() -> click.Group:
-    """`koord why pod|eviction|node` that print the name that they get."""
+    """`koord why pod|eviction|node|reservation` that print the name that they get."""
     group = click.Group("why")
     for kind in ("pod", "eviction"):
         group.add_command(click.command(kind)(namespaced_name(lambda **options: click.echo(options["name"]))))
-    group.add_command(click.command("node")(cluster_name()(lambda **options: click.echo(options["name"]))))
+    for kind in ("node", "reservation"):
+        group.add_command(click.command(kind)(cluster_name()(lambda **options: click.echo(options["name"]))))
     return group
 
 
@@ -37,6 +38,9 @@ def run(verb: click.Group, words: str) -> Any:
         ("eviction eviction/web", "default/web"),
         ("node node/n1", "n1"),
         ("node n1", "n1"),
+        ("reservation pod/shop/web", "pod/shop/web"),
+        ("reservation po/shop/web", "pod/shop/web"),
+        ("reservation reservation/pod/shop/web", "pod/shop/web"),
     ],
 )
 def test_a_name_with_the_kind_of_the_command_is_the_name_alone(verb: click.Group, words: str, name: str) -> None:
@@ -50,6 +54,7 @@ def test_a_name_with_the_kind_of_the_command_is_the_name_alone(verb: click.Group
         ("pod gang/train", "gang/train is a gang, and `koord why pod` takes a pod; a pod in the namespace gang: train -n gang"),
         ("eviction pg/db", "pg/db is a gang, and `koord why eviction` takes the name of a pod"),
         ("node pod/web", "pod/web is a pod, and `koord why node` takes a node"),
+        ("reservation pod/web", "pod/web is a pod, and `koord why reservation` takes a reservation"),
     ],
 )  # fmt: skip
 def test_another_kind_is_wrong_usage_with_the_way_to_name_its_namespace(
