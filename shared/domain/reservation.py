@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from shared.domain.cpu_set import BadCpuList, parse_cpus
 from shared.domain.node_selection import problem_of as problem_of_selector
 from shared.domain.pod_requests import pod_requests
+from shared.kube.amounts_as_text import read_object
 from shared.kube.instants import BadTime, duration_ns, instant_ns
 from shared.kube.json_text import read_json
 from shared.kube.meta import KubeStruct, Metadata, OwnerReference
@@ -189,7 +190,7 @@ def read_reservation(body: Mapping[str, Any]) -> Reservation:
     Raises:
         msgspec.ValidationError: a field has another type.
     """
-    return msgspec.convert(body, Reservation)
+    return read_object(body, Reservation)
 
 
 def problem_of(reservation: Reservation) -> str:

@@ -4,13 +4,13 @@ A field that no type names is never built. `resourceVersion` is decoded because 
 unused_field_removal.py removes it from the object that events record.
 """
 
-import re
 from functools import lru_cache
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from shared.kube import resource_names
+from shared.kube.amounts_as_text import amounts_as_text
 from shared.kube.json_text import decode_with, read_json
 from shared.kube.meta import KubeStruct, Metadata
 from shared.kube.node import Node, NodeMetric, NodeMetricSpec, NodeMetricStatus, NodeSpec, NodeStatus
@@ -114,7 +114,6 @@ _bookmark = msgspec.json.Decoder(WatchEvent[_Versioned])
 _error = msgspec.json.Decoder(WatchEvent[Status])
 _status = msgspec.json.Decoder(Status)
 _any = msgspec.json.Decoder(dict[str, Any])
-_AMOUNT = re.compile(r"resources|usage", re.IGNORECASE)
 
 
 class Unreadable(NamedTuple):
@@ -163,7 +162,7 @@ class Decoder:
 
     def _leniently(self, value: dict[str, Any]) -> ApiObject | Unreadable:
         try:
-            return msgspec.convert(_quantities_as_text(value), self.type)
+            return msgspec.convert(amounts_as_text(value), self.type)
         except msgspec.ValidationError as error:
             metadata = msgspec.convert(value.get("metadata", {}), ApiMetadata)
             return Unreadable(metadata.key, metadata.resource_version, str(error))
@@ -181,18 +180,3 @@ def status_of(data: bytes) -> Status:
         return decode_with(_status, data)
     except msgspec.DecodeError:
         return Status(message=data[:200].decode(errors="replace"))
-
-
-def _quantities_as_text(value: Any, *, amounts: bool = False) -> Any:
-    """Converts amounts that a custom resource has as numbers (`cpu: 4`) to the quantities they stand for (`"4"`).
-
-    The API serves quantities of built-in types as texts; a custom resource keeps the written form, and its schema
-    allows both.
-    """
-    if isinstance(value, dict):
-        return {
-            key: _quantities_as_text(item, amounts=amounts or bool(_AMOUNT.search(key))) for key, item in value.items()
-        }
-    if isinstance(value, list):
-        return [_quantities_as_text(item, amounts=amounts) for item in value]
-    return str(value) if amounts and isinstance(value, int | float) and not isinstance(value, bool) else value

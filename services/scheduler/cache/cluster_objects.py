@@ -29,9 +29,11 @@ from services.scheduler.state.other_watched_resources import (
 from shared.domain.label_selectors import Selector, canonical, ordered, selects
 from shared.domain.network_topology import OBJECT
 from shared.domain.reservation import problem_of_amounts, read_reservation
+from shared.kube.amounts_as_text import read_object
 from shared.kube.device import Device
 from shared.kube.gpu_templates import CONFIG_MAP as GPU_TEMPLATES
 from shared.kube.gpu_templates import GpuTemplates, read_gpu_templates
+from shared.kube.meta import Metadata
 from shared.kube.node_resource_topology import NodeResourceTopology
 from shared.kube.selectors import LabelSelector, Requirement
 
@@ -121,7 +123,7 @@ def _set_topology(around: ClusterObjects, _: str, key: str, object_: Mapping[str
     if object_ is None:
         return
     try:
-        around.topologies[key] = msgspec.convert(object_, NodeResourceTopology)
+        around.topologies[key] = read_object(object_, NodeResourceTopology)
     except msgspec.ValidationError:
         return
 
@@ -131,9 +133,9 @@ def _set_device(around: ClusterObjects, _: str, key: str, object_: Mapping[str, 
     if object_ is None:
         return
     try:
-        around.devices[key] = msgspec.convert(object_, Device)
+        around.devices[key] = read_object(object_, Device)
     except msgspec.ValidationError:
-        return
+        around.devices[key] = Device(metadata=Metadata(name=key))  # its cards are given to nobody
 
 
 def _set_gpu_templates(around: ClusterObjects, _: str, key: str, object_: Mapping[str, Any] | None) -> None:

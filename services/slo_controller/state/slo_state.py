@@ -52,6 +52,7 @@ from shared.events.slo import (
     RecommendationEnded,
     RecommendationUpdated,
 )
+from shared.kube.amounts_as_text import read_object
 from shared.kube.node import Node, NodeMetricSpec
 from shared.kube.node_resource_topology import Zone
 from shared.kube.resource_names import DEVICES, NODE_METRICS, NODE_SLOS, NODE_TOPOLOGIES, RECOMMENDATIONS
@@ -317,7 +318,7 @@ class SloState:
     def zones(self, node: str) -> tuple[Zone, ...]:
         """Returns the NUMA zones that a node's topology lists with cpu or memory."""
         topology = self.topologies.get(node)
-        return msgspec.convert(topology.zones, tuple[Zone, ...]) if topology and has_zones(topology.zones) else ()
+        return read_object(topology.zones, tuple[Zone, ...]) if topology and has_zones(topology.zones) else ()
 
     def usage_sums(self, node: str) -> UsageSums:
         """Returns a node's sums over the pods that were on it at the instant of its report, and the requests since."""

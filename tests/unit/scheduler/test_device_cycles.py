@@ -151,12 +151,26 @@ def test_a_node_without_a_device_leaves_the_choice_to_its_kubelet() -> None:
     assert minors(schedule(world, gpu_pod("r", {"nvidia.com/gpu": "1"}))) == {}
 
 
-def test_a_device_that_cannot_be_read_counts_as_absent() -> None:
+def test_the_cards_of_a_device_that_cannot_be_read_are_given_to_nobody() -> None:
     world = World()
     broken = {"metadata": {"name": "n"}, "spec": {"devices": [{"type": "gpu", "minor": "first"}]}}
     world.observe(ObjectObserved(resource=DEVICES, name="n", uid="device-n", object=broken))
     world.add_node(gpu_node("n"))
-    assert placements(schedule(world, gpu_pod("p", {"nvidia.com/gpu": "1"}))) == {"p": "n"}
+    records = schedule(world, gpu_pod("p", {"nvidia.com/gpu": "1"}), gpu_pod("without", {}))
+    assert unschedulable(records)["p"].code == "InsufficientDevices"
+    assert placements(records) == {"without": "n"}
+
+
+def test_amounts_that_are_numbers_are_read_as_quantities() -> None:
+    world = World()
+    reported = devices("n", 2)
+    for card in reported.object["spec"]["devices"]:
+        card["resources"] = {name: int(size) if size.isdigit() else size for name, size in card["resources"].items()}
+    world.observe(reported)
+    world.add_node(gpu_node("n"))
+    records = schedule(world, gpu_pod("p", {GPU: "200"}), gpu_pod("late", {GPU: "100"}))
+    assert minors(records) == {"p": [0, 1]}
+    assert unschedulable(records)["late"].code == "InsufficientGpus"
 
 
 def test_an_amount_that_cannot_be_read_takes_its_card_alone() -> None:

@@ -63,6 +63,17 @@ def test_a_reservation_is_placed_holds_capacity_and_is_used_by_its_owner() -> No
     assert "other" in unschedulable(events)
 
 
+def test_a_reservation_with_a_number_as_an_amount_is_placed() -> None:
+    world = world_of(a="4")
+    body = reservation("web")
+    body["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = 3
+    observe(world, body)
+    world.read()
+    assert held(world.cycle()) == {"web": "a"}
+    live(world)
+    assert status_of(world, "web")["allocatable"] == {"cpu": "3"}
+
+
 def test_its_owner_ends_a_reservation_of_one_pod_and_its_rest_is_free() -> None:
     world = world_of(a="4")
     available(world, reservation("web", "3"), "a", allocatable={"cpu": "3"})
