@@ -36,6 +36,6 @@ def test_the_zones_of_a_topology_are_read_with_numbers_as_amounts() -> None:
     assert zone.resources[0].allocatable == "16"
 
 
-def test_another_type_elsewhere_is_still_an_error() -> None:
+def test_a_field_of_another_type_is_still_an_error() -> None:
     with pytest.raises(msgspec.ValidationError, match=r"metadata\.name"):
         read_object({"metadata": {"name": 7}}, NodeResourceTopology)
