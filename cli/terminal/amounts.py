@@ -10,6 +10,8 @@ UNLIMITED = (2**63 - 1) // 5
 """The max of the system and default groups, and more."""
 
 _BYTES = ("memory", "ephemeral-storage", "hugepages-")
+# By full name: other vendors count theirs in Mi or in parts of a card.
+_GPU_MEMORY = ("koordinator.sh/gpu-memory", "kubernetes.io/gpu-memory")
 _UNITS = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
 
@@ -26,7 +28,7 @@ def human_amount(resource: str, size: int | None) -> str:
     name = resource.rpartition("/")[2].removeprefix("batch-").removeprefix("mid-")
     if resource == "cpu":
         return milli_text(size)
-    if name.startswith(_BYTES):
+    if name.startswith(_BYTES) or resource in _GPU_MEMORY:
         return _bytes(size)
     return amount_text(resource, size)
 

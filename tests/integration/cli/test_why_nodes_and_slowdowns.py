@@ -126,6 +126,25 @@ async def test_annotations_of_a_node_that_cannot_be_read_are_named_by_why_node_a
     assert [text.startswith((f"node odd: {reserved}", f"node odd: {thresholds}")) for text in found] == [True, True]
 
 
+async def test_gpu_memory_is_shown_in_gi_as_other_bytes_are(database: str) -> None:
+    def world() -> World:
+        memory = "koordinator.sh/gpu-memory"
+        world = World()
+        begin(world, "cluster", "scheduling")
+        world.add_node(node("gpu", cpu="8", extra={memory: "320Gi", "ephemeral-storage": "1536Mi"}))
+        world.add_pod(pod("train", on="gpu", phase="Running", extra={memory: "320Gi"}))
+        return world
+
+    await write(await asyncio.to_thread(world), database)
+    described = (await run(Log(database), "describe", "node", "gpu")).stdout.splitlines()
+    rows = [line.split() for line in described]
+    assert ["koordinator.sh/gpu-memory", "-", "320Gi", "320Gi"] in rows
+    assert ["ephemeral-storage", "-", "1.5Gi", "0"] in rows
+    shown = (await run(Log(database), "why", "node", "gpu")).stdout
+    assert "koordinator.sh/gpu-memory is requested in full (320Gi of 320Gi)" in shown
+    assert shown.count("koordinator.sh/gpu-memory 320Gi") == 2, "requested and allocatable"
+
+
 async def test_a_node_with_nothing_against_it_names_what_is_not_known(log: Log) -> None:
     result = await run(log, "why", "node", "idle")
     assert "ignored:" not in result.stdout
