@@ -1,11 +1,11 @@
-"""Checks that gangs and Reservations are read by the profile in force, and the annotations of gangs and nodes."""
+"""Checks that gangs, Reservations and devices are read by the profile in force, and the annotations of gangs and nodes."""
 
 from collections.abc import Iterable, Iterator
 
 from cli.doctor.finding import Finding
 from services.scheduler.explain.gang_status import ignored_settings
-from services.scheduler.explain.gangs_and_reservations_without_plugin import UnreadObjects
 from services.scheduler.explain.ignored_node_annotations import ignored_annotations
+from services.scheduler.explain.objects_without_plugin import UnreadObjects
 from services.scheduler.explain.waiting_order_config import QueueRules
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.first_names import first_names
