@@ -1,6 +1,6 @@
 """Quotas that are created, changed, moved, deleted or rejected. Source: spec/quota.md 2.5, 5.2."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state.ledger_state import LedgerState
@@ -30,6 +30,8 @@ def quota_events(state: LedgerState, settings: LedgerSettings) -> Iterator[Event
     for name in sorted(desired, key=lambda each: _depth(each, desired)):
         quota, before, error = desired[name], projection.lookup.quotas.get(name), state.error_of(name)
         refused = _refused(topology, quota, before, settings) if quota is not None and quota != before else None
+        if quota is not None and refused is not None and refused.code == "parentMissing":
+            refused = _rejected_parent(state, desired, quota) or refused
         code, reason = (error.code, error.reason) if error else (refused.code, str(refused)) if refused else ("", "")
         if projection.rejected.get(name, "") != reason:
             yield QuotaRejected(quota=name, code=code, reason=reason)
@@ -55,7 +57,7 @@ def _refused(
     """Returns the rule among several quotas that a declaration breaks."""
     try:
         # Never in the log, whatever the settings: sums and runtimes follow the path to the root, which a cycle lacks.
-        check_cycle(topology, quota)
+        check_cycle(topology.quotas, quota)
         if quota.name in RESERVED or not settings.check_quotas:
             return None
         check_namespaces(topology, quota)
@@ -63,6 +65,22 @@ def _refused(
     except AdmissionRejected as error:
         return error
     return None
+
+
+def _rejected_parent(
+    state: LedgerState, desired: Mapping[str, DeclaredQuota | None], quota: DeclaredQuota
+) -> AdmissionRejected | None:
+    """Returns the cycle or the rejection that keeps a quota's parent out of the tree; None where it has no object."""
+    parent = quota.parent
+    if desired.get(parent) is None and state.error_of(parent) is None:
+        return None
+    try:
+        check_cycle(desired, quota)
+    except AdmissionRejected as cycle:
+        return cycle
+    return AdmissionRejected(
+        "parentMissing", f"quota {quota.name}: its parent {parent} is rejected; correct that first"
+    )
 
 
 def _deleted(state: LedgerState, topology: Topology, quota: DeclaredQuota) -> Iterator[Event]:

@@ -61,19 +61,21 @@ def listed(amounts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {amount_text(name, size)}" for name, size in sorted(amounts.items())) or "nothing"
 
 
-def check_cycle(topology: Topology, quota: DeclaredQuota) -> None:
-    """Checks that a quota would not be its own ancestor.
+def check_cycle(quotas: Mapping[str, DeclaredQuota | None], quota: DeclaredQuota) -> None:
+    """Checks that a quota would not be its own ancestor among others, by name.
 
     Raises:
         AdmissionRejected: `parentCycle`.
     """
-    chain, above = [quota.name], quota.parent
-    while above != quota.name:
-        chain.append(above)
-        parent = topology.quotas.get(above)
+    chain, above = {quota.name: None}, quota.parent
+    while above not in chain:
+        chain[above] = None
+        parent = quotas.get(above)
         if parent is None:
             return
         above = parent.parent
+    if above != quota.name:
+        return  # a cycle of its ancestors, without itself
     parents = ", ".join([*chain, quota.name])
     raise AdmissionRejected(
         "parentCycle", f"quota {quota.name}: its parents form a cycle ({parents}); choose a parent that is not below it"

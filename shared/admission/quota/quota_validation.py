@@ -99,7 +99,7 @@ def check_create(topology: Topology, raw: Raw, rules: Rules) -> DeclaredQuota:
     check_self(raw, quota)
     checked_place(topology, quota, None, rules.guarantees, rules.keys_may_differ, raw)
     if not rules.parents_may_cycle:
-        check_cycle(topology, quota)
+        check_cycle(topology.quotas, quota)
     return quota
 
 
@@ -123,7 +123,7 @@ def check_update(topology: Topology, old: Raw, raw: Raw, pods: PodsOf, rules: Ru
     _check_kind(topology, before, quota, pods)
     checked_place(topology, quota, before, rules.guarantees, rules.keys_may_differ, raw)
     if not rules.parents_may_cycle:
-        check_cycle(topology, quota)
+        check_cycle(topology.quotas, quota)
     return quota
 
 

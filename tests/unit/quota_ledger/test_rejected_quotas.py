@@ -104,3 +104,32 @@ def test_of_two_quotas_that_name_each_other_as_parent_the_second_is_rejected() -
     assert rejected == {"b": "parentCycle", "c": "parentCycle"}
     assert any(isinstance(event, QuotaDeclared) for event in logs.append("cluster", quota("b", "1", "10")))
     assert [info.name for info in logs.state.projection.trees[""].path("a")] == ["a", "b", ROOT]
+
+
+def test_quotas_that_name_each_other_as_parent_are_each_rejected_with_the_names_of_the_cycle() -> None:
+    logs = Logs(LedgerSettings())
+    logs.append("cluster", node("n1", "10"))
+    logs.append("cluster", quota("a", "1", "10", "b", is_parent=True), quota("b", "1", "10", "a", is_parent=True))
+    logs.append("cluster", quota("below", "1", "10", "a"))
+    advice = "choose a parent that is not below it"
+    assert logs.state.projection.rejected == {
+        "a": f"quota a: its parents form a cycle (a, b, a); {advice}",
+        "b": f"quota b: its parents form a cycle (b, a, b); {advice}",
+        "below": "quota below: its parent a is rejected; correct that first",
+    }
+    logs.append("cluster", quota("b", "1", "10", is_parent=True))
+    assert logs.state.projection.rejected == {}
+    assert [info.name for info in logs.state.projection.trees[""].path("below")] == ["below", "a", "b", ROOT]
+
+
+@pytest.mark.parametrize("parent", [spec("c", min={"cpu": "11"}), spec("c", min={"cpu": "many"})])
+def test_a_quota_below_a_rejected_one_names_that_and_below_an_absent_one_that_it_does_not_exist(
+    parent: ObjectObserved,
+) -> None:
+    logs = two_teams()
+    logs.append("cluster", quota("x", "1", "10", "c"))
+    assert logs.state.projection.rejected == {"x": "quota x: its parent c does not exist; create that first"}
+    logs.append("cluster", parent)
+    assert logs.state.projection.rejected["x"] == "quota x: its parent c is rejected; correct that first"
+    logs.append("cluster", ObjectDeleted(resource=RESOURCES[0], name="quotas/c", uid="c"))
+    assert logs.state.projection.rejected == {"x": "quota x: its parent c does not exist; create that first"}
