@@ -20,7 +20,7 @@ from cli.doctor import check_cluster, check_postgres, check_services
 from cli.doctor.check_rejected_messages import about_rejected, logins
 from cli.doctor.check_second_systems import about_second_systems
 from cli.doctor.check_services import NEEDED
-from cli.doctor.check_unread_objects import about_ignored_settings, about_unread_objects
+from cli.doctor.check_unread_objects import about_ignored_settings, about_rejected_reservations, about_unread_objects
 from cli.doctor.finding import Finding
 from cli.doctor.one_outage import one_for_each_outage
 from cli.doctor.received_announcements import ReceivedAnnouncements, about_forged
@@ -33,6 +33,7 @@ from cli.supervisor.system_folder import systems_in, wal_on_another_disk
 from cli.top.readings import STATUS_S, read_statuses
 from services.audit.service_manifest import stream_of
 from services.scheduler.explain.objects_without_plugin import objects_without_plugin
+from services.scheduler.explain.rejected_reservations import rejected_reservations
 from services.scheduler.explain.waiting_order_config import rules_in_force
 from shared.bus import NoResponse, NotPermitted
 from shared.bus.login import BadLogin
@@ -166,6 +167,7 @@ async def _log(endpoints: Endpoints, received: ReceivedAnnouncements | None) -> 
                 rules = rules_in_force(view)
                 found += about_unread_objects(objects_without_plugin(view, rules))
                 found += about_ignored_settings(view, rules)
+                found += about_rejected_reservations(list(rejected_reservations(view)))
             if (ledger := await recorded_accounts_in(LogReader(database))) is not None:
                 found += check_cluster.about_rejected_quotas(list(rejected_quotas(ledger.projection)))
         async with _check("cluster", found):

@@ -1,11 +1,12 @@
 """Checks that gangs, Reservations and devices are read by the profile in force, and the annotations of gangs and nodes."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from cli.doctor.finding import Finding
 from services.scheduler.explain.gang_status import ignored_settings
 from services.scheduler.explain.ignored_node_annotations import ignored_annotations
 from services.scheduler.explain.objects_without_plugin import UnreadObjects
+from services.scheduler.explain.rejected_reservations import RejectedReservation
 from services.scheduler.explain.waiting_order_config import QueueRules
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.first_names import first_names
@@ -26,6 +27,17 @@ def about_unread_objects(found: Iterable[UnreadObjects]) -> Iterator[Finding]:
             f"{'does' if len(each.profiles) == 1 else 'do'} not enable {each.plugin}",
             f"enable {each.plugin} as k8s/examples/scheduler-config-loadaware.yaml does; a configuration replaces the default one",
         )
+
+
+def about_rejected_reservations(found: Sequence[RejectedReservation]) -> Iterator[Finding]:
+    """Names the Reservations that cannot be placed, or that no pod may use, as they are written."""
+    for name, _, node, problem in found[:NAMED]:
+        state = f", on {node}, is for no pod" if node else " is not placed"
+        remedy = f"correct it: kubectl edit reservation {name}"
+        yield Finding("warning", "configuration", f"Reservation {name}{state}: {problem}", remedy)
+    if (more := len(found) - NAMED) > 0:
+        what = f"{more} more Reservation{' is' if more == 1 else 's are'} rejected"
+        yield Finding("warning", "configuration", what, "`koord get reservations -o wide` has what is wrong with each")
 
 
 def about_ignored_settings(view: SchedulerState, rules: QueueRules) -> Iterator[Finding]:

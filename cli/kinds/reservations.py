@@ -63,7 +63,8 @@ def _listed(name: str, body: Mapping[str, Any], waits_for: Mapping[str, str]) ->
     try:
         found = read_reservation(body)
     except msgspec.ValidationError as error:
-        return ReservationListed(name, "", "", {}, {}, (), "", f"the object cannot be read: {error}")
+        phase = str((body.get("status") or {}).get("phase") or PENDING)
+        return ReservationListed(name, phase, "", {}, {}, (), "", f"the object cannot be read: {error}")
     status, problem = found.status, problem_of(found)
     return ReservationListed(
         name,

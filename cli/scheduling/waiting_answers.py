@@ -11,6 +11,7 @@ from cli.scheduling.recorded_state import scheduler_state
 from cli.terminal.amounts import human_amounts
 from cli.terminal.durations import instant_of, second
 from services.scheduler.explain.gang_status import gang_status
+from services.scheduler.explain.rejected_reservations import RejectedReservation, rejected_reservations
 from services.scheduler.explain.waiting_order_config import QueueRules, rules_in_force
 from services.scheduler.explain.waiting_pods import WaitingPod, waiting_pods
 from services.scheduler.plugins.registry import text
@@ -45,7 +46,8 @@ class PendingPod(msgspec.Struct, frozen=True):
     Attributes:
         kind: `Pod` or `Reservation`, which is placed like a pod and has no namespace.
         place: from 1, in the order in which pods are tried; 0 for a pod that is not in the queue.
-        state: code of the reason for which it is not tried at present, or `InQueue`.
+        state: code of the reason for which it is not tried at present, or `InQueue`; `Rejected` for a Reservation that
+            cannot be placed as it is written.
         waits_for: the same in words, with the plugin, quota, gang or Reservation.
         since: instant of its first observation; empty where the log no longer has it.
         nodes: number of nodes at the last attempt; refused_by: its reasons.
@@ -84,7 +86,7 @@ def queue_place(place: int, before: str = "") -> str:
 
 
 async def read_pending(log: LogReader, only: Iterable[str] | None = None) -> list[PendingPod]:
-    """Reads the pods without a node, in the order of the queue.
+    """Reads the pods and Reservations without a node, in the order of the queue, rejected Reservations last.
 
     Args:
         only: their names, `namespace/name`; all of them without it.
@@ -92,7 +94,34 @@ async def read_pending(log: LogReader, only: Iterable[str] | None = None) -> lis
     view = await scheduler_state(log)
     rules, now_ns = rules_in_force(view), time.time_ns()
     found = await pending_in(log, view, waiting_pods(view, rules, now_ns), only)
-    return _with_estimates(found, view, rules, now_ns)
+    names = None if only is None else frozenset(only)
+    rejected = [each for each in rejected_reservations(view) if not each.node and (names is None or each.name in names)]
+    return [*_with_estimates(found, view, rules, now_ns), *map(_rejected, rejected)]
+
+
+def _rejected(each: RejectedReservation) -> PendingPod:
+    return PendingPod(
+        namespace="",
+        name=each.name,
+        pod_uid=each.uid,
+        kind="Reservation",
+        place=0,
+        state="Rejected",
+        waits_for=f"it is not placed: {each.problem}",
+        since="",
+        quota="",
+        gang="",
+        priority=0,
+        sub_priority=0,
+        scheduler="",
+        attempts=0,
+        last_attempt="",
+        next_attempt="",
+        nominated_node="",
+        nodes=0,
+        refused_by=(),
+        short={},
+    )
 
 
 def _with_estimates(

@@ -12,6 +12,7 @@ from shared.kube.instants import SECOND
 from shared.log.service_store import ServiceStore
 from tests.integration.cli.recorded_log import Log, run
 from tests.integration.cli.recorded_world import begin, write
+from tests.support.reservations import observe, reservation
 from tests.support.scheduling_world import pod
 from tests.unit.scheduler.scheduler_with_ledger import Teams, quota
 
@@ -40,6 +41,8 @@ def _waiting() -> Teams:
     world.add_pod(pod("later", gates=("example.com/later",)))
     for name in ("a", "b"):
         world.add_pod(pod(name, annotations={gang.NAME: "job", gang.MINIMUM: "3"}))
+    observe(world, reservation("amount", "many"))
+    observe(world, reservation("shape", owners=[{"labelSelector": "app"}]))
     world.read()
     world.cycle()
     return world
@@ -139,3 +142,14 @@ async def test_a_pod_a_node_and_a_quota_are_described(log: Log) -> None:
     for kind, hint in (("node", "perhaps 'n1' is meant"), ("quota", "the ledger has no quota 'n11'")):
         absent = await run(log, "describe", kind, "n11")
         assert (absent.exit_code, hint in absent.stderr) == (1, True), absent.stderr
+
+
+async def test_reservations_that_cannot_be_placed_are_listed_with_what_is_wrong(log: Log) -> None:
+    *_, amount, shape = (await run(log, "pending", "-A", "--no-headers")).stdout.splitlines()
+    assert "reservation/amount" in amount
+    assert "it is not placed: " in amount
+    assert "'many'" in amount
+    assert "reservation/shape" in shape
+    assert "it is not placed: the object cannot be read: " in shape
+    listed = (await run(log, "get", "reservations", "--no-headers")).stdout.splitlines()
+    assert [line.split()[:2] for line in listed] == [["amount", "Pending"], ["shape", "Pending"]]

@@ -1,0 +1,39 @@
+"""Reservations that cannot be placed, or that no pod may use, as they are written: they have no reserve pod, so the queue
+does not have them.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from services.scheduler.state.other_watched_resources import RESERVATIONS
+from services.scheduler.state.scheduler_state import SchedulerState
+from shared.domain.reservation import problem_of, read_reservation
+
+
+class RejectedReservation(NamedTuple):
+    """One of them.
+
+    Attributes:
+        node: where it holds capacity all the same; empty for one that is not placed.
+        problem: what is wrong with it.
+    """
+
+    name: str
+    uid: str
+    node: str
+    problem: str
+
+
+def rejected_reservations(view: SchedulerState) -> Iterator[RejectedReservation]:
+    """Yields them by name, without those that have ended."""
+    for name, body in sorted(view.objects.get(RESERVATIONS, {}).items()):
+        try:
+            found = read_reservation(body)
+        except msgspec.ValidationError as error:
+            uid = str((body.get("metadata") or {}).get("uid", ""))
+            yield RejectedReservation(name, uid, "", f"the object cannot be read: {error}")
+            continue
+        if not found.is_ended and (problem := problem_of(found)):
+            yield RejectedReservation(name, found.metadata.uid, found.status.node_name, problem)
