@@ -144,7 +144,7 @@ async def test_a_pod_a_node_and_a_quota_are_described(log: Log) -> None:
         assert (absent.exit_code, hint in absent.stderr) == (1, True), absent.stderr
 
 
-async def test_reservations_that_cannot_be_placed_are_listed_with_what_is_wrong(log: Log) -> None:
+async def test_reservations_that_cannot_be_placed_are_listed_and_named_by_the_doctor(log: Log) -> None:
     *_, amount, shape = (await run(log, "pending", "-A", "--no-headers")).stdout.splitlines()
     assert "reservation/amount" in amount
     assert "it is not placed: " in amount
@@ -153,3 +153,9 @@ async def test_reservations_that_cannot_be_placed_are_listed_with_what_is_wrong(
     assert "it is not placed: the object cannot be read: " in shape
     listed = (await run(log, "get", "reservations", "--no-headers")).stdout.splitlines()
     assert [line.split()[:2] for line in listed] == [["amount", "Pending"], ["shape", "Pending"]]
+    doctor = json.loads((await run(log, "doctor", "-o", "json")).stdout)
+    found = [each["what"] for each in doctor if each["what"].startswith("Reservation ")]
+    assert [each.partition(": ")[0] for each in found] == [
+        "Reservation amount is not placed",
+        "Reservation shape is not placed",
+    ]
