@@ -1,5 +1,6 @@
-"""One system for each side of the contract, for the whole session: servers of its own, and the gateway or the
-simulator.
+"""One system for each side of the contract and each module: servers of its own, and the gateway or the simulator.
+
+It ends with the module: while it lives, no other system may write to the session's cluster.
 """
 
 import itertools
@@ -35,7 +36,7 @@ class System(NamedTuple):
     cluster: Cluster | None = None
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session", params=SIDES)
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=SIDES)
 async def system(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
@@ -65,7 +66,7 @@ async def system(
             yield System(side, SimulatorClient(SimulatedApi(bus)), log)
 
 
-@pytest_asyncio.fixture(loop_scope="session")
+@pytest_asyncio.fixture(loop_scope="module")
 async def scenario(system: System) -> AsyncIterator[Scenario]:
     """Creates a namespace for the test."""
     name = f"contract-{next(_numbers):06d}"

@@ -8,7 +8,7 @@ from shared.runtime.declared_intents import DECLARED, declared_refusal
 from tests.contract.scenario import Scenario
 from tests.support.intents import CONTEXTS, declared_intent
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest.mark.parametrize("context", CONTEXTS)

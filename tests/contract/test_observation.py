@@ -16,7 +16,7 @@ from shared.events.cluster import (
 )
 from tests.contract.scenario import ClientRefused, Scenario
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 RESERVATION = "scheduling.koordinator.sh/v1alpha1"
 

@@ -23,7 +23,7 @@ from shared.events.scheduling import PodPlaced, PodUnschedulable
 from tests.contract.scenario import Scenario
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 NODE_SLOS = "nodeslos.slo.koordinator.sh"
 

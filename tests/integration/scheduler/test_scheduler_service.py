@@ -172,7 +172,9 @@ async def test_an_invalid_configuration_file_is_rejected_with_an_event_and_a_val
 
         await until(kinds, holds=lambda found: found == ["WriterStarted", "ConfigApplied", "ConfigRejected"])
         text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles: [{schedulerName: mine}]"
-        await asyncio.to_thread(file.write_text, text)
+        whole = tmp_path / "whole.yaml"
+        await asyncio.to_thread(whole.write_text, text)
+        whole.rename(file)  # the service must not read a part of it
         await until(kinds, holds=lambda found: found[-1] == "ConfigApplied" and len(found) == 4)
         await on.see(*nodes(1), observed(pod("p", scheduler="mine")), *pods(1, 2))
         assert await on.until_placed(1) == {"p": "n0"}
