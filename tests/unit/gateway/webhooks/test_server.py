@@ -1,7 +1,6 @@
 """The HTTPS server: certificates change under open connections, refusals are re-evaluated, failures are answered."""
 
 import asyncio
-import socket
 import ssl
 import time
 from collections.abc import AsyncIterator
@@ -12,6 +11,7 @@ import aiohttp
 import pytest
 from prometheus_client import CollectorRegistry
 
+from cli.processes.free_ports import free_port
 from services.gateway.webhooks.admission_handlers import AdmissionHandlers
 from services.gateway.webhooks.admission_review import Request
 from services.gateway.webhooks.admission_state import NAMESPACES, AdmissionState
@@ -38,9 +38,7 @@ class Served:
     """Starts a server over a State."""
 
     def __init__(self) -> None:
-        with socket.socket() as sock:
-            sock.bind(("127.0.0.1", 0))
-            self.port = sock.getsockname()[1]
+        self.port = free_port()
         self.state: AdmissionState = cluster()
         self.registry = CollectorRegistry()
         broken = Webhook("broken", "/broken", "", ("",), "v1", "pods", "Namespaced", ("CREATE",), _fails)
