@@ -38,6 +38,7 @@ LARGE = 2_400
 _SHARED = (
     "_plugin_cache",
     "_numa_cache",
+    "_node_states",  # the same cache
     "_load_cache",
     "_storage",
     "_snapshot",

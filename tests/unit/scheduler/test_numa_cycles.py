@@ -182,7 +182,7 @@ def test_a_numa_node_that_an_annotation_lists_twice_counts_with_both_amounts() -
     notes = {STATUS: json.dumps({"numaNodeResources": shares})}
     world = world_of("n")
     schedule(world, pod("p", on="n", phase="Running", annotations=notes))
-    usage = fleet_of(world.indexed()).cached_node(0).node.usage
+    usage = fleet_of(world.indexed()).state(0).node.usage
     assert usage.zones == {0: {"cpu": 3000, "memory": 1 << 30}}
 
 
@@ -190,7 +190,7 @@ def test_equal_nodes_are_evaluated_once() -> None:
     world = world_of("a", "b", "c")
     schedule(world, pod("p", annotations={NUMA_SPEC: '{"numaTopologyPolicy":"Restricted"}'}, cpu="64"))
     numa_cache = fleet_of(world.indexed())
-    assert numa_cache.cached_node(0) is numa_cache.cached_node(1) is numa_cache.cached_node(2)
+    assert numa_cache.state(0) is numa_cache.state(1) is numa_cache.state(2)
 
 
 def test_nodes_that_filled_up_alike_share_their_state() -> None:
@@ -198,9 +198,9 @@ def test_nodes_that_filled_up_alike_share_their_state() -> None:
     placed = placements(schedule(world, *(bound_pod(f"p{number}", 2) for number in range(3))))
     assert sorted(placed.values()) == ["a", "b", "c"]
     numa_cache = fleet_of(world.indexed())
-    full = numa_cache.cached_node(0)
-    assert full is numa_cache.cached_node(1) is numa_cache.cached_node(2)
-    assert full is not numa_cache.cached_node(0, numa_cache.allocations(0))
+    full = numa_cache.state(0)
+    assert full is numa_cache.state(1) is numa_cache.state(2)
+    assert full is not numa_cache.state(0, numa_cache.allocations(0))
 
 
 def fleet_of(cache: CycleInputs) -> NumaCache:
@@ -291,7 +291,7 @@ def check_same_from_scratch(world: World) -> None:
     for name, row in cache.table.rows.items():
         other = anew.table.rows[name]
         assert before.allocations(row) == after.allocations(other)
-        assert before.cached_node(row).node.usage.key() == after.cached_node(other).node.usage.key()
+        assert before.state(row).node.usage.key() == after.state(other).node.usage.key()
     assert decide(anew, world.now_ns, 64) == decide(cache, world.now_ns, 64)
 
 

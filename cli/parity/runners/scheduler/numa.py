@@ -77,7 +77,7 @@ class NumaCluster(Cluster):
     def node(self) -> NumaNode:
         """The node as pods meet it now."""
         self.engine.cache.settle()
-        return self._account.cached_node(self._row).node
+        return self._account.state(self._row).node
 
     @property
     def _row(self) -> int:
@@ -139,7 +139,7 @@ class NumaCluster(Cluster):
             return {"preFilter": _status(class_requirements)}
         requirements, admission = (
             class_requirements.requirements,
-            self._account.cached_node(self._row).admission(class_requirements, plugin.args.strategies),
+            self._account.state(self._row).admission(class_requirements, plugin.args.strategies),
         )
         found: dict[str, Any] = {
             "preFilter": _SUCCESS,

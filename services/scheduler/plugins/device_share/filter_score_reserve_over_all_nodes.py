@@ -3,7 +3,7 @@
 A class is evaluated once for each state that nodes are in: equal devices with equal use.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from copy import copy
 
 import numpy as np
@@ -22,6 +22,7 @@ from services.scheduler.plugins.device_share.device_usage import Allocation, Dev
 from services.scheduler.plugins.device_share.node_cache import CachedDevices, DeviceCache, Templates
 from services.scheduler.plugins.device_share.pod_device_requests import RequestedDevices
 from services.scheduler.plugins.device_share.requests_cached_by_class import RequestsByClass
+from services.scheduler.plugins.helper.allocations_of_cycle import AllocationsOfCycle
 from services.scheduler.plugins.helper.rejections import CycleRejections, Rejection
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import Assignment, PodRecord
@@ -52,10 +53,7 @@ class DeviceState(PluginCycleState):
         self._any_known = bool(self._known.any())
         self._all_known = bool(self._known[snapshot.table.alive[: snapshot.size]].all())
         self._is_predicted = False
-        self._more: dict[int, list[Allocation]] = {}
-        self._gone: dict[int, list[Allocation]] = {}
-        self._back: dict[int, list[Allocation]] = {}
-        self._changed: dict[int, CachedDevices] = {}
+        self._allocations: AllocationsOfCycle[Allocation, CachedDevices] = AllocationsOfCycle(device_cache)
         self._numbers: Int64 | None = None  # of the states by row; 0: not computed since a step changed it
 
     def applies_to(self, pod_class: PodClass) -> bool:
@@ -124,7 +122,9 @@ class DeviceState(PluginCycleState):
         numbers = self._numbers_in(which)
         _, first, state_of = np.unique(numbers, return_index=True, return_inverse=True)
         settings, templates = self._settings, self._templates(requested)
-        admissions = (self._state(row).admission(requested, settings, templates) for row in which[first].tolist())
+        admissions = (
+            self._allocations.state(row).admission(requested, settings, templates) for row in which[first].tolist()
+        )
         found[places] = np.array([of_state(admission) for admission in admissions], np.int64)[state_of]
         return found
 
@@ -132,12 +132,12 @@ class DeviceState(PluginCycleState):
         """[rows]: the numbers of the nodes' states, with the steps of the cycle."""
         if self._numbers is None:
             self._numbers = self._cache.state_numbers(np.flatnonzero(self._known)).copy()
-            for row in self._more.keys() | self._gone.keys() | self._back.keys():
+            for row in self._allocations.rows():
                 self._numbers[row] = 0
         numbers = self._numbers[rows]
         for place in np.flatnonzero(numbers == 0).tolist():
             row = int(rows[place])
-            numbers[place] = self._numbers[row] = self._state(row).number
+            numbers[place] = self._numbers[row] = self._allocations.state(row).number
         return numbers
 
     # look-ahead
@@ -179,7 +179,7 @@ class DeviceState(PluginCycleState):
         left = allocation_of(holds.assignment(drawn.uid).allocation) if drawn.uid else ()
         if not left and not others:
             return self._admission(requested, row).reserve()
-        node = self._cache.state(row, [*self._added(row), *others], self._gone.get(row, ())).node
+        node = self._allocations.state_with(row, others).node
         admission = DeviceAdmission(requested.requests, node, self._settings, self._templates(requested))
         within = DeviceUsage((left,)).used
         is_restricted = bool(left) and holds.table.capacities[drawn.uid].reservation.policy == RESTRICTED
@@ -189,57 +189,30 @@ class DeviceState(PluginCycleState):
     def assume(self, pod: PodRecord, pod_class: PodClass, row: int, annotations: Mapping[str, str]) -> None:  # noqa: ARG002
         """Counts the devices of the pod."""
         if allocation := allocation_of(annotations):
-            self._more.setdefault(row, []).append(allocation)
-            before = self._drop_state(row)
-            if before is not None and row not in self._gone and row not in self._back:
-                self._changed[row] = self._cache.after(row, before, allocation, self._more[row])
+            self._allocations.assume(row, allocation)
+            self._forget_number(row)
 
     def undo_assume(self, pod: PodRecord, pod_class: PodClass, row: int, annotations: Mapping[str, str]) -> None:  # noqa: ARG002
         """Counts the devices of the last pod no longer."""
         if allocation_of(annotations):
-            self._more[row].pop()
-            if not self._more[row]:
-                del self._more[row]
-            self._drop_state(row)
+            self._allocations.undo_assume(row)
+            self._forget_number(row)
 
     def release(self, assignment: Assignment, row: int, sign: int) -> None:
         """Frees the devices of a running pod, or counts them again."""
-        allocation = allocation_of(assignment.allocation)
-        if not allocation:
-            return
-        # What is left of a Reservation may have changed since it was lifted: it comes back with less.
-        ends, begins = (self._gone, self._back) if sign > 0 else (self._back, self._gone)
-        if allocation in (there := ends.get(row, [])):
-            there.remove(allocation)
-            if not there:
-                del ends[row]
-        else:
-            begins.setdefault(row, []).append(allocation)
-        self._drop_state(row)
+        if allocation := allocation_of(assignment.allocation):
+            self._allocations.release(row, allocation, sign)
+            self._forget_number(row)
 
-    def _drop_state(self, row: int) -> CachedDevices | None:
+    def _forget_number(self, row: int) -> None:
         if self._numbers is not None:
             self._numbers[row] = 0
-        return self._changed.pop(row, None)
-
-    def _added(self, row: int) -> Sequence[Allocation]:
-        if row not in self._back:
-            return self._more.get(row, ())
-        return [*self._back[row], *self._more.get(row, ())]
 
     def _admission(self, requested: RequestedDevices, row: int) -> DeviceAdmission:
-        return self._state(row).admission(requested, self._settings, self._templates(requested))
+        return self._allocations.state(row).admission(requested, self._settings, self._templates(requested))
 
     def _templates(self, requested: RequestedDevices) -> Templates:
         return matched_templates(requested.requests, self._settings, self._gpu_templates)
-
-    def _state(self, row: int) -> CachedDevices:
-        state = self._changed.get(row)
-        if state is None:
-            state = self._cache.state(row, self._added(row), self._gone.get(row, ()))
-            if row in self._more or row in self._gone or row in self._back:
-                self._changed[row] = state
-        return state
 
 
 def _score_of(admission: DeviceAdmission) -> int:

@@ -14,6 +14,8 @@ from services.scheduler.kernels.gpu_fragments import WHOLE
 from services.scheduler.plugins.device_share.allocation_annotation import allocation_of
 from services.scheduler.plugins.device_share.device_usage import Allocation
 from services.scheduler.plugins.device_share.pod_device_requests import CORE, RATIO, read_device_requests
+from services.scheduler.plugins.helper.node_state_cache import longer
+from services.scheduler.plugins.helper.nodes_with_objects import NodesWithObjects
 from services.scheduler.plugins.helper.rejections import Rejection
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import Assignment
@@ -63,30 +65,22 @@ class FreeGpuCache(PluginCache):
         self.models: dict[int, str] = {}
         self.assigned: Counter[PodType] = Counter()
         self._label = model_label
-        self._names: dict[int, str] = {}
-        self._rows: dict[str, int] = {}
-        self._devices: dict[str, Device] = {}
+        self._nodes: NodesWithObjects[Device] = NodesWithObjects()
         self._places: dict[int, dict[int, int]] = {}  # row -> minor -> place in `free`
         self._pods: dict[int, dict[str, Allocation]] = {}
 
     def set_node(self, row: int, node: Node | None) -> None:
         """Sets the node in the row, None when it is deleted."""
-        name = self._names.pop(row, None)
-        if name is not None and self._rows.get(name) == row:
-            del self._rows[name]
+        self._nodes.set_node(row, node)
         self.models.pop(row, None)
         if node is not None:
-            self._names[row], self._rows[node.metadata.name] = node.metadata.name, row
             self.models[row] = (node.metadata.labels or {}).get(self._label, "")
         self._set_gpus(row)
 
     def set_device(self, name: str, device: Device | None) -> None:
         """Sets the Device of that name, None when it is deleted."""
-        self._devices.pop(name, None)
-        if device is not None:
-            self._devices[name] = device
-        if name in self._rows:
-            self._set_gpus(self._rows[name])
+        if (row := self._nodes.set_object(name, device)) is not None:
+            self._set_gpus(row)
 
     def assign(self, row: int, uid: str, assignment: Assignment) -> None:
         """Counts a pod."""
@@ -117,7 +111,7 @@ class FreeGpuCache(PluginCache):
 
     def _set_gpus(self, row: int) -> None:
         self._reach(row + 1)
-        device = self._devices.get(self._names.get(row, ""))
+        device = self._nodes.object_of(row)
         listed = device.spec.devices if device is not None else ()
         minors = sorted({each.minor for each in listed if each.type == GPU and each.health and each.minor is not None})[
             :MAX_GPUS
@@ -131,6 +125,4 @@ class FreeGpuCache(PluginCache):
 
     def _reach(self, size: int) -> None:
         if size > len(self.gpus):
-            grown = 2 * size - len(self.gpus)
-            self.gpus = np.concatenate((self.gpus, np.zeros(grown, np.int64)))
-            self.free = np.concatenate((self.free, np.zeros((grown, MAX_GPUS), np.int64)))
+            self.gpus, self.free = longer(self.gpus, 2 * size), longer(self.free, 2 * size)

@@ -199,17 +199,17 @@ class NumaState(PluginCycleState):
         """Counts the allocation of the pod."""
         allocation = allocation_of({**(pod_class.pod.metadata.annotations or {}), **annotations})
         if allocation:
-            self._singly.assume(row, allocation)
+            self._singly.allocations.assume(row, allocation)
 
     def undo_assume(self, pod: PodRecord, pod_class: PodClass, row: int, annotations: Mapping[str, str]) -> None:  # noqa: ARG002
         """Counts the allocation no longer. It is the last one: of pods that share a CPU, the last one's policy counts."""
         if allocation_of({**(pod_class.pod.metadata.annotations or {}), **annotations}):
-            self._singly.undo_assume(row)
+            self._singly.allocations.undo_assume(row)
 
     def release(self, assignment: Assignment, row: int, sign: int) -> None:
         """Frees the allocation of a running pod, or counts it again."""
         if allocation := _held(assignment):
-            self._singly.release(row, allocation, sign)
+            self._singly.allocations.release(row, allocation, sign)
 
     def _singly_evaluated(self, requirements: PodRequirements) -> Bools | None:
         """bool[rows]: nodes that have to be evaluated one by one; None when there are none."""

@@ -6,28 +6,29 @@ with equal options and equal usage share one CachedNode, which is evaluated once
 """
 
 from collections.abc import Hashable, Iterable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from services.scheduler.cache.plugin_cache import PluginCache
-from services.scheduler.kernels.array_types_and_row_selection import Bools, Int64
+from services.scheduler.kernels.array_types_and_row_selection import Bools
+from services.scheduler.plugins.helper.equivalent_states import EquivalentStates
+from services.scheduler.plugins.helper.node_state_cache import NodeStateCache, longer
+from services.scheduler.plugins.helper.nodes_with_objects import NodesWithObjects
 from services.scheduler.plugins.node_numa_resource import policy_names
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import allocation_of
+from services.scheduler.plugins.node_numa_resource.choose_cpus_and_zones import NumaNode
 from services.scheduler.plugins.node_numa_resource.node_cpu_and_zone_options import NodeOptions, node_options
 from services.scheduler.plugins.node_numa_resource.node_debug_view import node_view
 from services.scheduler.plugins.node_numa_resource.node_equivalence_cache import (
+    MAX_TRANSITIONS,
+    MAX_UNUSED,
     CachedNode,
-    NodeEquivalenceCache,
     options_key,
 )
 from services.scheduler.plugins.node_numa_resource.node_usage import Allocation, NodeUsage
 from services.scheduler.state.pod_scheduling_record import Assignment
 from shared.kube.node import Node
 from shared.kube.node_resource_topology import NodeResourceTopology
-
-_Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
 class _PodAllocation(NamedTuple):
@@ -38,7 +39,7 @@ class _PodAllocation(NamedTuple):
     allocation: Allocation
 
 
-class NumaCache(PluginCache):
+class NumaCache(NodeStateCache[Allocation, _PodAllocation, CachedNode]):
     """Cache of one plugin.
 
     Attributes:
@@ -48,42 +49,31 @@ class NumaCache(PluginCache):
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.plain: Bools = np.zeros(0, np.bool_)
         self.valid: Bools = np.zeros(0, np.bool_)
         self.max_pods = 1
-        self._nodes: dict[int, Node] = {}
-        self._rows: dict[str, int] = {}
-        self._topologies: dict[str, NodeResourceTopology] = {}
+        self._nodes: NodesWithObjects[NodeResourceTopology] = NodesWithObjects()
         self._options: dict[int, NodeOptions] = {}
-        self._pods: dict[int, dict[str, _PodAllocation]] = {}
-        self._cached_nodes: dict[int, CachedNode] = {}
         self._options_keys: dict[int, Hashable] = {}
-        self._states = NodeEquivalenceCache()
-        self._numbers: Int64 = np.zeros(0, np.int64)  # of the state by row; 0: not computed
+        self._equivalent: EquivalentStates[CachedNode] = EquivalentStates(MAX_UNUSED, MAX_TRANSITIONS)
 
     # updates by the cycle inputs
 
     def set_node(self, row: int, node: Node | None) -> None:
         """Sets the node in the row, None when it is deleted."""
-        before = self._nodes.pop(row, None)
-        if before is not None and self._rows.get(before.metadata.name) == row:
-            del self._rows[before.metadata.name]
+        self._nodes.set_node(row, node)
         if node is None:
             self._options.pop(row, None)
             self._options_keys.pop(row, None)
             self._drop_state(row)
         else:
-            self._nodes[row] = node
-            self._rows[node.metadata.name] = row
             self._set_options(row)
 
     def set_topology(self, name: str, topology: NodeResourceTopology | None) -> None:
         """Sets the NodeResourceTopology of that name, None when it is deleted."""
-        self._topologies.pop(name, None)
-        if topology is not None:
-            self._topologies[name] = topology
-        if name in self._rows:
-            self._set_options(self._rows[name])
+        if (row := self._nodes.set_object(name, topology)) is not None:
+            self._set_options(row)
 
     def assign(self, row: int, uid: str, assignment: Assignment) -> None:
         """Counts the allocation in the pod's annotations, if there is one."""
@@ -92,22 +82,14 @@ class NumaCache(PluginCache):
         allocation = allocation_of({**(assignment.pod_class.pod.metadata.annotations or {}), **assignment.allocation})
         if allocation:
             pods, counted = self._pods.setdefault(row, {}), _PodAllocation(assignment.assigned_ns, uid, allocation)
-            state = self._cached_nodes.get(row)
+            state = self._states.get(row)
             # Of pods that share a CPU the newest one's policy counts: an older pod is no simple step.
             is_newest = uid not in pods and all(_age(each) < _age(counted) for each in pods.values())
-            after = self._after(row, state, allocation) if state is not None and is_newest else None
+            after = self.after(row, state, allocation) if state is not None and is_newest else None
             pods[uid] = counted
             self._drop_state(row)
             if after is not None:
-                self._cached_nodes[row] = after
-
-    def release(self, row: int, uid: str, assignment: Assignment) -> None:  # noqa: ARG002 (it is known by its uid)
-        """Counts the pod's allocation no longer."""
-        pods = self._pods.get(row, {})
-        if pods.pop(uid, None) is not None:
-            self._drop_state(row)
-            if not pods:
-                del self._pods[row]
+                self._states[row] = after
 
     # reads of a cycle
 
@@ -120,7 +102,7 @@ class NumaCache(PluginCache):
         """The node in a row with the pods that hold allocations of it, for the debug view."""
         allocated = sorted(self._pods.get(row, {}).values(), key=_age)
         return node_view(
-            self.cached_node(row).node,
+            self.state(row).node,
             [(pod_allocation.uid, pod_allocation.allocation) for pod_allocation in allocated],
         )
 
@@ -128,34 +110,25 @@ class NumaCache(PluginCache):
         """The allocations of the pods of a node, oldest first."""
         return [pod_allocation.allocation for pod_allocation in sorted(self._pods.get(row, {}).values(), key=_age)]
 
-    def cached_node(self, row: int, more: Sequence[Allocation] = (), gone: Iterable[Allocation] = ()) -> CachedNode:
-        """The node in a row, with the allocations of more pods of the cycle and without those of removed pods."""
-        left = list(gone)
-        if left:
-            allocated = self.allocations(row)
-            for allocation in left:
-                allocated.remove(allocation)
-            return self._state(row, [*allocated, *more])
-        state = self._cached_nodes.get(row)
-        if state is None:
-            state = self._cached_nodes[row] = self._state(row, self.allocations(row))
-        for number, allocation in enumerate(more):
-            state = self._after(row, state, allocation, more[:number])
-        return state
-
-    def _state(self, row: int, allocations: Iterable[Allocation]) -> CachedNode:
-        options = self._options.get(row, NodeOptions())
-        return self._states.of(options, self._options_key(row), NodeUsage(options.topology, allocations), self.max_pods)
-
-    def _after(
-        self, row: int, state: CachedNode, allocation: Allocation, more: Sequence[Allocation] = ()
-    ) -> CachedNode:
+    def after(self, row: int, state: CachedNode, allocation: Allocation, more: Sequence[Allocation] = ()) -> CachedNode:
         """The state with one more allocation, where `state` contains those of the node's pods and `more`."""
 
-        def usage() -> NodeUsage:
-            return NodeUsage(state.node.options.topology, [*self.allocations(row), *more, allocation])
+        def found() -> CachedNode:
+            options = state.node.options
+            usage = NodeUsage(options.topology, [*self.allocations(row), *more, allocation])
+            return self._equivalent_to(row, options, usage)
 
-        return self._states.after(state, allocation, self._options_key(row), usage)
+        return self._equivalent.after(state, id(allocation), allocation, found)
+
+    def _of(self, row: int, allocations: Iterable[Allocation]) -> CachedNode:
+        options = self._options.get(row, NodeOptions())
+        return self._equivalent_to(row, options, NodeUsage(options.topology, allocations))
+
+    def _equivalent_to(self, row: int, options: NodeOptions, usage: NodeUsage) -> CachedNode:
+        def made(number: int) -> CachedNode:
+            return CachedNode(NumaNode(options, usage, self.max_pods), number)
+
+        return self._equivalent.of((self._options_key(row), usage.key(), self.max_pods), made)
 
     def _options_key(self, row: int) -> Hashable:
         key = self._options_keys.get(row)
@@ -163,40 +136,22 @@ class NumaCache(PluginCache):
             key = self._options_keys[row] = options_key(self._options.get(row, NodeOptions()))
         return key
 
-    def state_numbers(self, rows: Int64) -> Int64:
-        """int64[all rows]: the numbers of the nodes' states, valid in these rows."""
-        numbers = self._numbers
-        for row in rows[numbers[rows] == 0].tolist():
-            numbers[row] = self.cached_node(row).number
-        return numbers
-
-    def _drop_state(self, row: int) -> None:
-        self._cached_nodes.pop(row, None)
-        self._reach(row + 1)
-        self._numbers[row] = 0
-
     def _set_options(self, row: int) -> None:
-        node = self._nodes[row]
-        self._options[row] = options = node_options(node, self._topologies.get(node.metadata.name))
+        node = self._nodes.node(row)
+        assert node is not None, "a deleted node has no options"
+        self._options[row] = options = node_options(node, self._nodes.object_of(row))
         self._options_keys.pop(row, None)
         self._drop_state(row)
-        self._reach(row + 1)
         wishes = options.numa_policy or options.bind_policy != policy_names.NODE_NONE
         ratios = (options.ratios.get("cpu", 1), options.node_ratios.get("cpu", 1))
         self.plain[row] = not wishes and max(ratios) <= 1
         self.valid[row] = options.topology.valid
 
     def _reach(self, size: int) -> None:
-        if size > len(self.plain):
-            self.plain, self.valid = (_longer(array, 2 * size) for array in (self.plain, self.valid))
-            self._numbers = _longer(self._numbers, 2 * size)
+        super()._reach(size)
+        if len(self.plain) < len(self._numbers):
+            self.plain, self.valid = (longer(array, len(self._numbers)) for array in (self.plain, self.valid))
 
 
 def _age(pod_allocation: _PodAllocation) -> tuple[int, str]:
     return pod_allocation.since_ns, pod_allocation.uid
-
-
-def _longer(array: NDArray[_Scalar], size: int) -> NDArray[_Scalar]:
-    longer = np.zeros(size, array.dtype)
-    longer[: len(array)] = array
-    return longer

@@ -10,6 +10,7 @@ import numpy as np
 
 from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
 from services.scheduler.kernels.array_types_and_row_selection import Int64
+from services.scheduler.plugins.helper.allocations_of_cycle import AllocationsOfCycle
 from services.scheduler.plugins.helper.rejections import CycleRejections
 from services.scheduler.plugins.node_numa_resource.choose_cpus_and_zones import DrawnAllocation, NumaNode
 from services.scheduler.plugins.node_numa_resource.filter_score_reserve_on_one_node import NodeAdmission
@@ -27,7 +28,11 @@ _DEPENDS = -1
 
 
 class SinglyEvaluated:
-    """The nodes of one cycle: as cached, with the allocations that the cycle has made and released."""
+    """The nodes of one cycle.
+
+    Attributes:
+        allocations: those that the cycle has made and released.
+    """
 
     def __init__(
         self, strategies: Strategies, rejections: CycleRejections, snapshot: CycleSnapshot, numa_cache: NumaCache
@@ -38,35 +43,7 @@ class SinglyEvaluated:
         self._numa_cache = numa_cache
         names = dict.fromkeys(("cpu", *(name for name, _ in strategies.weights)))
         self._columns = [(name, column) for name in names if (column := snapshot.column(name)) >= 0]
-        self._more: dict[int, list[Allocation]] = {}
-        self._gone: dict[int, list[Allocation]] = {}
-        self._back: dict[int, list[Allocation]] = {}
-        self._changed: dict[int, CachedNode] = {}
-
-    # allocations of the cycle
-
-    def assume(self, row: int, allocation: Allocation) -> None:
-        """Counts an allocation."""
-        self._more.setdefault(row, []).append(allocation)
-        self._changed.pop(row, None)
-
-    def undo_assume(self, row: int) -> None:
-        """Counts the last allocation no longer."""
-        self._more[row].pop()
-        if not self._more[row]:
-            del self._more[row]
-        self._changed.pop(row, None)
-
-    def release(self, row: int, allocation: Allocation, sign: int) -> None:
-        """Frees an allocation of the cache (-1), or counts it again (+1): that of a reserve pod may have changed."""
-        ends, begins = (self._gone, self._back) if sign > 0 else (self._back, self._gone)
-        if allocation in (there := ends.get(row, [])):
-            there.remove(allocation)
-            if not there:
-                del ends[row]
-        else:
-            begins.setdefault(row, []).append(allocation)
-        self._changed.pop(row, None)
+        self.allocations: AllocationsOfCycle[Allocation, CachedNode] = AllocationsOfCycle(numa_cache)
 
     # results
 
@@ -92,7 +69,7 @@ class SinglyEvaluated:
 
     def admission(self, class_requirements: PodClassRequirements, row: int) -> NodeAdmission:
         """The admission of the class to a node."""
-        return self._node(row).admission(class_requirements, self._strategies)
+        return self.allocations.state(row).admission(class_requirements, self._strategies)
 
     def admission_within(
         self,
@@ -102,26 +79,13 @@ class SinglyEvaluated:
         others: Sequence[Allocation],
     ) -> NodeAdmission:
         """The admission of a pod that draws on a Reservation, and not on others that are lifted."""
-        node = self._numa_cache.cached_node(row, [*self._added(row), *others], self._gone.get(row, ())).node
+        node = self.allocations.state_with(row, others).node
         within = NumaNode(node.options, node.usage, node.max_pods, drawn)
         return NodeAdmission(class_requirements.requirements, within, self._strategies)
-
-    def _added(self, row: int) -> Sequence[Allocation]:
-        if row not in self._back:
-            return self._more.get(row, ())
-        return [*self._back[row], *self._more.get(row, ())]
 
     def amounts(self, row: int) -> "RowAmounts":
         """Amounts of the whole node."""
         return RowAmounts(self._snapshot, self._columns, row)
-
-    def _node(self, row: int) -> CachedNode:
-        node = self._changed.get(row)
-        if node is None:
-            node = self._numa_cache.cached_node(row, self._added(row), self._gone.get(row, ()))
-            if row in self._more or row in self._gone or row in self._back:
-                self._changed[row] = node
-        return node
 
     def _state_result(self, admission: NodeAdmission) -> int:
         found = admission.filter_of_state
@@ -143,8 +107,8 @@ class SinglyEvaluated:
         if len(rows) <= FEW:
             return np.array([of_row(class_requirements, row) for row in rows.tolist()], np.int64)
         numbers = self._numa_cache.state_numbers(rows).copy()
-        for row in self._more.keys() | self._gone.keys() | self._back.keys():
-            numbers[row] = self._node(row).number
+        for row in self.allocations.rows():
+            numbers[row] = self.allocations.state(row).number
         _, first, state_of = np.unique(numbers[rows], return_index=True, return_inverse=True)
         admissions = (self.admission(class_requirements, row) for row in rows[first].tolist())
         found: Int64 = np.array([of_state(admission) for admission in admissions], np.int64)[state_of]
