@@ -18,7 +18,7 @@ from services.scheduler.explain.waiting_order_config import rules_in_force
 from services.scheduler.explain.waiting_pods import waiting_pods
 from services.scheduler.state.other_watched_resources import RESERVATIONS
 from services.scheduler.state.scheduler_state import SchedulerState
-from shared.domain.reservation import PENDING, problem_of, read_reservation
+from shared.domain.reservation import PENDING, UnreadableReservation, problem_of, read_reservation
 from shared.log.admin.session import reading
 
 
@@ -62,9 +62,9 @@ def _operating(view: SchedulerState) -> list[ReservationListed]:
 def _listed(name: str, body: Mapping[str, Any], waits_for: Mapping[str, str]) -> ReservationListed:
     try:
         found = read_reservation(body)
-    except msgspec.ValidationError as error:
+    except UnreadableReservation as error:
         phase = str((body.get("status") or {}).get("phase") or PENDING)
-        return ReservationListed(name, phase, "", {}, {}, (), "", f"the object cannot be read: {error}")
+        return ReservationListed(name, phase, "", {}, {}, (), "", str(error))
     status, problem = found.status, problem_of(found)
     return ReservationListed(
         name,

@@ -23,7 +23,15 @@ from services.scheduler.explain.waiting_pods import WaitingPod, waiting_pods
 from services.scheduler.state.other_watched_resources import RESERVATIONS
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.closest_name import did_you_mean
-from shared.domain.reservation import PENDING, Reservation, expires_ns, problem_of, read_reservation, requests_text
+from shared.domain.reservation import (
+    PENDING,
+    Reservation,
+    UnreadableReservation,
+    expires_ns,
+    problem_of,
+    read_reservation,
+    requests_text,
+)
 from shared.domain.reservation_owners import matches_one
 from shared.errors import KoordError
 from shared.events import RecordedEvent
@@ -119,8 +127,8 @@ async def explain_reservation(log: LogReader, view: SchedulerState, name: str) -
         raise UnknownReservation(name, view)
     try:
         found = read_reservation(body)
-    except msgspec.ValidationError as error:
-        raise KoordError(f"Reservation {name} cannot be read: {error}; correct the object") from error
+    except UnreadableReservation as error:
+        raise KoordError(f"Reservation {name} cannot be read: {error.fault}; correct the object") from error
     uid = found.metadata.uid
     waiting = waiting_pods(view, rules_in_force(view), time.time_ns())
     own = await pending_in(log, view, [each for each in waiting if each.record.uid == uid])

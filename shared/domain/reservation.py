@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from shared.domain.cpu_set import BadCpuList, parse_cpus
 from shared.domain.node_selection import problem_of as problem_of_selector
 from shared.domain.pod_requests import pod_requests
+from shared.errors import KoordError
 from shared.kube.amounts_as_text import read_object
 from shared.kube.instants import BadTime, duration_ns, instant_ns
 from shared.kube.json_text import read_json
@@ -184,13 +185,28 @@ class Reservation(KubeStruct, frozen=True):
         return self.status.phase == AVAILABLE and bool(self.status.node_name)
 
 
+class UnreadableReservation(KoordError):
+    """An object that does not match the type of a Reservation.
+
+    Attributes:
+        fault: the field and what is wrong with it.
+    """
+
+    def __init__(self, fault: str) -> None:
+        super().__init__(f"the object cannot be read: {fault}")
+        self.fault = fault
+
+
 def read_reservation(body: Mapping[str, Any]) -> Reservation:
     """Reads an object.
 
     Raises:
-        msgspec.ValidationError: a field has another type.
+        UnreadableReservation: a field has another type.
     """
-    return read_object(body, Reservation)
+    try:
+        return read_object(body, Reservation)
+    except msgspec.ValidationError as error:
+        raise UnreadableReservation(str(error)) from error
 
 
 def problem_of(reservation: Reservation) -> str:

@@ -28,7 +28,7 @@ from services.scheduler.state.other_watched_resources import (
 )
 from shared.domain.label_selectors import Selector, canonical, ordered, selects
 from shared.domain.network_topology import OBJECT
-from shared.domain.reservation import problem_of_amounts, read_reservation
+from shared.domain.reservation import UnreadableReservation, problem_of_amounts, read_reservation
 from shared.kube.amounts_as_text import read_object
 from shared.kube.device import Device
 from shared.kube.gpu_templates import CONFIG_MAP as GPU_TEMPLATES
@@ -163,7 +163,7 @@ def _set_storage(around: ClusterObjects, resource: str, key: str, object_: Mappi
 def _set_reservation(around: ClusterObjects, _: str, key: str, object_: Mapping[str, Any] | None) -> None:
     try:
         reservation = None if object_ is None else read_reservation(object_)
-    except msgspec.ValidationError:
+    except UnreadableReservation:
         reservation = None
     around.reservations.set(key, None if reservation is None or problem_of_amounts(reservation) else reservation)
 

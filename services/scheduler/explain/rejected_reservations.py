@@ -5,11 +5,9 @@ does not have them.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import msgspec
-
 from services.scheduler.state.other_watched_resources import RESERVATIONS
 from services.scheduler.state.scheduler_state import SchedulerState
-from shared.domain.reservation import problem_of, read_reservation
+from shared.domain.reservation import UnreadableReservation, problem_of, read_reservation
 
 
 class RejectedReservation(NamedTuple):
@@ -31,9 +29,9 @@ def rejected_reservations(view: SchedulerState) -> Iterator[RejectedReservation]
     for name, body in sorted(view.objects.get(RESERVATIONS, {}).items()):
         try:
             found = read_reservation(body)
-        except msgspec.ValidationError as error:
+        except UnreadableReservation as error:
             uid = str((body.get("metadata") or {}).get("uid", ""))
-            yield RejectedReservation(name, uid, "", f"the object cannot be read: {error}")
+            yield RejectedReservation(name, uid, "", str(error))
             continue
         if not found.is_ended and (problem := problem_of(found)):
             yield RejectedReservation(name, found.metadata.uid, found.status.node_name, problem)

@@ -15,8 +15,6 @@ Source: spec/scheduler-workloads.md 1.3; upstream pkg/scheduler/plugins/reservat
 
 from collections.abc import Iterator, Mapping
 
-import msgspec
-
 from services.scheduler.cache.cluster_cache import ClusterCache
 from services.scheduler.reservations.status import (
     Json,
@@ -31,7 +29,14 @@ from services.scheduler.state.other_watched_resources import RESERVATIONS
 from services.scheduler.state.pod_attempts_and_refusals import FOR_VOLUMES
 from services.scheduler.state.pod_scheduling_record import Assignment, PodRecord
 from services.scheduler.state.reserve_pods import status_digest
-from shared.domain.reservation import FAILED, Reservation, expires_ns, problem_of, read_reservation
+from shared.domain.reservation import (
+    FAILED,
+    Reservation,
+    UnreadableReservation,
+    expires_ns,
+    problem_of,
+    read_reservation,
+)
 from shared.events import Draft
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.scheduling import PlacementReleased
@@ -58,9 +63,9 @@ def life_cycle_drafts(cache: ClusterCache, now_ns: int) -> tuple[Draft, ...]:
 def _of_one(cache: ClusterCache, name: str, body: Json, now_ns: int) -> Iterator[Draft]:
     try:
         reservation = read_reservation(body)
-    except msgspec.ValidationError as error:
+    except UnreadableReservation as error:
         uid = str((body.get("metadata") or {}).get("uid", ""))
-        refused = unschedulable(_UNREADABLE, f"the object cannot be read: {error}", now_ns)
+        refused = unschedulable(_UNREADABLE, str(error), now_ns)
         yield from _written(cache, name, uid, refused, own_status(_UNREADABLE))
         return
     uid = reservation.metadata.uid

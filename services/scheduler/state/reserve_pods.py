@@ -15,6 +15,7 @@ from shared.domain.reservation import (
     WAITING,
     Owner,
     Reservation,
+    UnreadableReservation,
     problem_of,
     problem_of_amounts,
     read_reservation,
@@ -57,7 +58,7 @@ def reserve_pod_of(event: ObjectObserved) -> PodObserved | None:
     """
     try:
         reservation = read_reservation(event.object)
-    except msgspec.ValidationError:
+    except UnreadableReservation:
         return None
     if problem_of_amounts(reservation) if reservation.is_available else problem_of(reservation):
         return None
@@ -84,7 +85,7 @@ def identity_owners_of(body: Mapping[str, Any]) -> tuple[Owner, ...]:
 def _read(body: Mapping[str, Any]) -> Reservation:
     try:
         return read_reservation(body)
-    except msgspec.ValidationError:
+    except UnreadableReservation:
         return Reservation(metadata=Metadata())
 
 
