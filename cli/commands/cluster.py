@@ -101,7 +101,7 @@ async def request_lists(nats: str, subject: str, payload: bytes = b"") -> Gatewa
 
 
 def _silence(server: Unreachable) -> str:
-    """Says which server does not answer, since when, and what follows."""
+    """Returns the line about a server that does not answer: its name, the duration and the reason."""
     lasts_s = (time.time_ns() - server.since_ns) / SECOND
     since = instant_text(server.since_ns // SECOND * SECOND)
     return f"cannot use {server.server} for {age(lasts_s)}, since {since}: {server.reason}"

@@ -98,7 +98,7 @@ async def _running_gateway(api: KubeApi, settings: GatewaySettings, folder: Path
 
 
 async def _lease_holder(api: KubeApi, settings: GatewaySettings, *, waits: bool) -> str:
-    """Returns which system holds the Lease of the cluster, from whatever machine; empty where none does.
+    """Returns the system that holds the Lease of the cluster, on any machine; empty where none does.
 
     Args:
         waits: waits for a renewal, and returns nothing without one: the holder was killed.

@@ -35,7 +35,7 @@ class Servers:
     """
 
     def __init__(self, directory: Path, *, nodes: Sequence[str] = (), alone: bool = False) -> None:
-        """Remembers what to start.
+        """Takes the servers to start.
 
         Args:
             nodes: nodes whose agents get a login.

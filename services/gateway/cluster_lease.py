@@ -69,7 +69,7 @@ class ClusterLease:
         self._lasts_s = settings.lease_s
         self._pauses_s = settings.backoff_s, settings.backoff_max_s
         self.name = f"{settings.webhook_namespace}/{LEASE_NAME}"
-        self._path = f"/apis/coordination.k8s.io/v1/namespaces/{settings.webhook_namespace}/leases/{LEASE_NAME}"
+        self._path = lease_path(settings.webhook_namespace)
         self._rule = f"leases.coordination.k8s.io {LEASE_NAME} in {settings.webhook_namespace}"
         self._renewed_s: float | None = None
         self._acquired = ""
@@ -243,6 +243,11 @@ class ClusterLease:
 def log_id_of(cluster: str, replica: str, now_ns: int) -> str:
     """Returns the id of a new log, which no other has: no other replica records the cluster at that instant."""
     return blake2b(f"{cluster} {replica} {now_ns}".encode(), digest_size=8).hexdigest()
+
+
+def lease_path(namespace: str) -> str:
+    """Returns the path of the Lease at the API server."""
+    return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{LEASE_NAME}"
 
 
 def holder_of(stored: Raw) -> str:

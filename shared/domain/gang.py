@@ -28,6 +28,9 @@ TOPOLOGY = f"{_DOMAIN}/network-topology-spec"
 FAILURE_POLICY = "gang.koordstream/failure-policy"
 """Annotation that decides about the members of a gang when others fail: one of FAILURE_POLICIES. Upstream has none."""
 
+LABELS = (POD_GROUP_LABEL, LIGHTWEIGHT_NAME)
+"""Labels of a pod that name its gang."""
+
 ANNOTATIONS = (
     NAME, MINIMUM, TOTAL, MODE, MATCH_POLICY, MATCH_POLICY_ALIAS, WAITING_TIME, GROUPS, TOPOLOGY, FAILURE_POLICY,
 )  # fmt: skip
@@ -150,18 +153,19 @@ def _settings(gang: str, minimum: int, annotations: Mapping[str, str], waiting_n
         is_strict=annotations.get(MODE) != NON_STRICT,
         match_policy=policy if policy in MATCH_POLICIES else "",
         waiting_ns=waiting_ns,
-        groups=_groups(gang, annotations.get(GROUPS, "")),
+        groups=tuple(sorted(read_groups(annotations.get(GROUPS, "")) or ())) or (gang,),
         topology=annotations.get(TOPOLOGY, ""),
         failure_policy=on_failure if on_failure in FAILURE_POLICIES else "",
     )
 
 
-def _groups(gang: str, text: str) -> tuple[str, ...]:
+def read_groups(text: str) -> list[str] | None:
+    """Returns the ids of the gangs in the annotation GROUPS; None where it is no such list."""
     try:
-        found = msgspec.json.decode(text, type=list[str]) if text else []
+        found: list[str] = msgspec.json.decode(text, type=list[str])
     except (msgspec.DecodeError, UnicodeEncodeError):
-        found = []
-    return tuple(sorted(found)) or (gang,)
+        return None
+    return found
 
 
 def read_count(text: str) -> int | None:

@@ -6,8 +6,6 @@ A misspelt `groups` lets a group of gangs fall apart into gangs that are placed 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import msgspec
-
 from shared.domain.gang import (
     FAILURE_POLICIES,
     FAILURE_POLICY,
@@ -24,6 +22,7 @@ from shared.domain.gang import (
     WAITING_TIME,
     Texts,
     read_count,
+    read_groups,
 )
 from shared.domain.network_topology import STRATEGIES, topology_fault
 from shared.kube.instants import BadTime, duration_ns
@@ -58,12 +57,9 @@ def _ignored(annotations: Mapping[str, str]) -> Iterator[str]:
     named = MATCH_POLICY if annotations.get(MATCH_POLICY) else MATCH_POLICY_ALIAS
     yield from _none_of(annotations, named, MATCH_POLICIES, "the configured one counts")
     yield from _none_of(annotations, FAILURE_POLICY, FAILURE_POLICIES, "that of its group counts, else Continue")
-    if text := annotations.get(GROUPS):
-        try:
-            msgspec.json.decode(text, type=list[str])
-        except (msgspec.DecodeError, UnicodeEncodeError):
-            example = '["namespace/name", "namespace/other"]'
-            yield f"annotation {GROUPS} is {text!r}: the gang is placed without others; write a list such as {example}"
+    if (text := annotations.get(GROUPS)) and read_groups(text) is None:
+        example = '["namespace/name", "namespace/other"]'
+        yield f"annotation {GROUPS} is {text!r}: the gang is placed without others; write a list such as {example}"
     if fault := topology_fault(annotations.get(TOPOLOGY, "")):
         yield f"annotation {TOPOLOGY}: {fault}; strategies are {' and '.join(STRATEGIES)}"
 

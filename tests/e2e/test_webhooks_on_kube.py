@@ -4,7 +4,6 @@ messages."""
 import asyncio
 import json
 import os
-import socket
 import ssl
 import sys
 import time
@@ -21,6 +20,7 @@ import pytest
 from cli.dev.kube_client import ApiRefused
 from cli.dev.local_control_plane import Cluster
 from cli.processes.child_process import Process
+from cli.processes.free_ports import free_port
 from services.gateway.rbac_permission_check import check
 from services.gateway.settings import GatewaySettings
 from tests.cluster.fixtures import StartCluster
@@ -147,13 +147,6 @@ def slo_config(**data: Any) -> dict[str, Any]:
         "metadata": {"name": "slo-controller-config", "labels": labels},
         "data": {name.replace("_", "-"): json.dumps(document) for name, document in data.items()},
     }
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
 
 
 @pytest.fixture

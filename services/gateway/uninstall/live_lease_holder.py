@@ -1,19 +1,18 @@
-"""The system that holds the Lease of a cluster, and whether it lives: it may run on another machine, from another folder.
+"""The system that holds the Lease of a cluster and renews it: it may run on another machine, from another folder.
 
-A holder that was killed leaves the Lease as one that lives has it. Only a renewal tells them apart, without any
-comparison of clocks.
+A holder that was killed leaves the Lease as it was. Only a renewal distinguishes a live one, without any comparison of
+clocks.
 """
 
 import asyncio
 from collections.abc import Callable
 
-from services.gateway.cluster_lease import holder_of
+from services.gateway.cluster_lease import holder_of, lease_path
 from services.gateway.kube_api.client import KubeApi
 from services.gateway.kube_api.raw_object_requests import Raw, get_object
 from services.gateway.needed_rbac_rules import LEASE_NAME
 from services.gateway.settings import GatewaySettings
 
-LEASE = "/apis/coordination.k8s.io/v1/namespaces/{}/leases/{}"
 READS = 30
 """Reads of the Lease while it lasts; its holder renews it three times."""
 
@@ -52,5 +51,5 @@ async def live_lease_holder(api: KubeApi, settings: GatewaySettings, waits: Call
 
 
 async def _read(api: KubeApi, settings: GatewaySettings) -> Raw:
-    path = LEASE.format(settings.webhook_namespace, LEASE_NAME)
+    path = lease_path(settings.webhook_namespace)
     return await get_object(api, path, f"get leases.coordination.k8s.io {LEASE_NAME}") or {}

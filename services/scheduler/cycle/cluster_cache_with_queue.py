@@ -133,7 +133,7 @@ class CycleInputs(ClusterCache):
             self._place(uid, pod_record)
 
     def _place(self, uid: str, pod_record: PodRecord | None) -> None:
-        """Puts a pod where its record says: the queue, the gate, the nominated pods, or none of them."""
+        """Places a pod by its record: into the queue, the gate or the nominated pods, or into none of them."""
         if (
             pod_record is None
             or not (pod_record.node or (pod_record.placed_seq and pod_record.is_placed()))

@@ -36,7 +36,7 @@ from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.reserve_pods import identity_owners_of, may_help, reserve_pod_of, without_marker
 from services.scheduler.state.scheduler_state_fields import SchedulerStateFields
 from services.scheduler.state.usage_records import MetricRecord, ReportRecord
-from shared.domain.gang import LIGHTWEIGHT_NAME, POD_GROUP_LABEL
+from shared.domain import gang
 from shared.domain.operating_mode_pod import OPERATING_MODE, is_operating, reservation_of
 from shared.domain.usage_plausibility import is_ahead, ranges_of_report
 from shared.events import Event, RecordedEvent
@@ -67,7 +67,7 @@ CONFIG_KEY = "koord-scheduler-config"
 """Data key of CONFIG_MAP. In a ConfigMap with a single key, that key counts whatever its name."""
 
 _ENDED = frozenset(("Succeeded", "Failed"))
-_SPECIAL = frozenset((POD_GROUP_LABEL, LIGHTWEIGHT_NAME, OPERATING_MODE))
+_SPECIAL = frozenset((*gang.LABELS, OPERATING_MODE))
 """Labels of pods that are in a gang or stand for a Reservation; annotations put pods into gangs as well."""
 _MAX_UNREAD = 1024
 

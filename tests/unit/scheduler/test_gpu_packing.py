@@ -7,31 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cli.simulate.policies import PACKING, packing_text
 from services.scheduler.kernels.gpu_fragments import MIDDLE, STEPS, UNFIT, fragment_scores
 from services.scheduler.plugins.gpu_packing.args import BadPackingArgs, read_packing_args
+from shared.kube.device import GPU_MODEL
 from tests.support.device_machines import GPU, devices, gpu_node, gpu_pod
 from tests.support.hypothesis_examples import examples
 from tests.support.scheduling_world import World, placements, use
 
 Type = tuple[int, int, int, int, int, int]
 
-CONFIG = """\
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-profiles:
-- schedulerName: koord-scheduler
-  pluginConfig:
-  - name: DeviceShare
-    args: {{scoringStrategy: {{type: MostAllocated, resources: [{{name: koordinator.sh/gpu-memory-ratio}}]}}}}
-  - name: {plugin}
-    args:
-      workload:
-      - {{cpuMilli: 4000, gpus: 1, share: 100, pods: 50}}
-      - {{cpuMilli: 1000, gpus: 1, share: 50, pods: 50}}
-  plugins:
-    filter: {{enabled: [{{name: DeviceShare}}]}}
-    score: {{disabled: [{{name: "*"}}], enabled: [{{name: {plugin}}}]}}
-"""
+MIX = (
+    {"cpuMilli": 4000, "gpus": 1, "share": 100, "pods": 50},
+    {"cpuMilli": 1000, "gpus": 1, "share": 50, "pods": 50},
+)
 
 
 def fragments(cpu: int, memory: int, free: Sequence[int], workload: Sequence[Type], *, packs: bool) -> int:
@@ -93,10 +82,10 @@ def test_the_kernel_equals_its_scalar_twin(
     assert scores[0] == max(MIDDLE - (then - before) * STEPS // pods, UNFIT + 1)
 
 
-@pytest.mark.parametrize("plugin", ["GpuFragmentation", "GpuPacking"])
-def test_a_share_joins_a_share_on_whatever_node(plugin: str) -> None:
+@pytest.mark.parametrize("policy", PACKING)
+def test_a_share_joins_a_share_on_whatever_node(policy: str) -> None:
     world = World()
-    use(world, CONFIG.format(plugin=plugin))
+    use(world, packing_text(policy, GPU_MODEL, MIX))
     for name in "abc":
         world.observe(devices(name, 2, rdma=0))
         world.add_node(gpu_node(name, 2))
@@ -110,7 +99,7 @@ def test_a_share_joins_a_share_on_whatever_node(plugin: str) -> None:
 
 def test_a_node_whose_cpu_cannot_feed_its_cards_is_filled_first_with_pods_that_need_little() -> None:
     world = World()
-    use(world, CONFIG.format(plugin="GpuPacking"))
+    use(world, packing_text("packing", GPU_MODEL, MIX))
     for name, cpu in (("starved", "5"), ("fed", "64")):
         world.observe(devices(name, 2, rdma=0))
         world.add_node(gpu_node(name, 2, cpu=cpu))

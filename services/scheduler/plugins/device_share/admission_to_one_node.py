@@ -87,7 +87,7 @@ class DeviceAdmission:
 
     @cached_property
     def unfit(self) -> Rejection | None:
-        """The rejection of the node whatever is free on it."""
+        """The rejection of the node by its labels and the settings, for any free amounts."""
         devices = self.node.devices
         if not self.requests.shares_gpu:
             return None

@@ -282,7 +282,7 @@ def _problem(text: str, error: msgspec.MsgspecError) -> str:
         if syntax.msg == "Expecting value":
             return f"invalid character {text[syntax.pos]!r} looking for beginning of value"
     except RecursionError:
-        pass
+        pass  # nested too deeply for this parser: the words of the other one
     return str(error)
 
 
