@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from services.scheduler.cache.cluster_cache import ClusterCache
 from services.scheduler.framework.profile import Profile
-from services.scheduler.queue.scheduling_queue import BinKey, PoolKey, SchedulingQueue
+from services.scheduler.queue.refused_bins import BinKey, PoolKey
+from services.scheduler.queue.scheduling_queue import SchedulingQueue
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.pod_attempts_and_refusals import PluginReason
 from services.scheduler.state.pod_equivalence_class import PodClass

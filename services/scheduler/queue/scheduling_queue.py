@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from services.scheduler.framework.profile import Profile
 from services.scheduler.queue.active_queue import FRESH, REQUEUED, ActiveQueue, Entry, Order, first_of
+from services.scheduler.queue.refused_bins import Bin, BinKey, PoolKey
 from services.scheduler.queue.retries import FLUSH_S, LONGEST_BACKOFF_S, backoff_ends_ns, backoff_ns, has_changed
 from services.scheduler.queue.units import UNGROUPED, Group, Grouped, Groupings, Groups, Unit
 from services.scheduler.state.cluster_event import ClusterEvent
@@ -32,29 +33,6 @@ from services.scheduler.state.pod_attempts_and_refusals import NO_DECISIONS, Plu
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from shared.kube.instants import SECOND
-
-
-class BinKey(NamedTuple):
-    """Key of a bin of refused pods: profile, reasons, and the positions of the cycle that refused them.
-
-    Attributes:
-        saw: position of `cluster`.
-        saw_released: of the last PlacementReleased in `scheduling`.
-        saw_reports: of `metrics-*`, by name; None when no report can end the reasons.
-    """
-
-    scheduler: str
-    reasons: tuple[PluginReason, ...]
-    saw: int
-    saw_released: int
-    saw_reports: tuple[tuple[str, int], ...] | None = None
-
-
-class PoolKey(NamedTuple):
-    """One class of a bin."""
-
-    bin: BinKey
-    pod_class: PodClass
 
 
 class SchedulingQueue:
@@ -81,7 +59,7 @@ class SchedulingQueue:
         self._flushes: list[tuple[int, str, int]] = []
         self._advanced_ns = 0
         self._newest_ns = 0  # of the attempts
-        self._bins: dict[BinKey, _Bin] = {}
+        self._bins: dict[BinKey, Bin] = {}
         self._bin_of_uid: dict[str, BinKey] = {}  # uid -> where it is
         # (profile, reasons) -> True when a report can end them.
         self._reads_reports: dict[tuple[str, tuple[PluginReason, ...]], bool] = {}
@@ -330,7 +308,7 @@ class SchedulingQueue:
             key = self._bin_of_uid[pod_record.uid] = self._bin_of(pod_record, pod_class)
             sub_priority = self._sub_priority(pod_class)
             order = (-pod_class.priority, -sub_priority, REQUEUED, pod_record.since, pod_record.uid)
-            self._bins.setdefault(key, _Bin()).enter(pod_class, (order, ticket))
+            self._bins.setdefault(key, Bin()).enter(pod_class, (order, ticket))
 
     def _bin_of(self, pod_record: PodRecord, pod_class: PodClass) -> BinKey:
         group = pod_class.scheduler, pod_record.reasons
@@ -342,38 +320,6 @@ class SchedulingQueue:
         saw_reports = tuple(sorted(pod_record.saw_reports.items())) if reads_reports else None
         saw_released = max(pod_record.attempt.saw_released, self._inputs[pod_record.uid].released_seq)
         return BinKey(*group, pod_record.saw, saw_released, saw_reports)
-
-
-class _Pool:
-    """The pods of one class in a bin: their number, and a heap in their order."""
-
-    __slots__ = ("heap", "pods")
-
-    def __init__(self) -> None:
-        self.pods = 0
-        self.heap: list[Entry] = []
-
-
-class _Bin:
-    """Pods that the same events requeue: in one order, and by class, since an exact evaluation may rule out a class."""
-
-    __slots__ = ("heap", "pools")
-
-    def __init__(self) -> None:
-        self.heap: list[Entry] = []
-        self.pools: dict[PodClass, _Pool] = {}
-
-    def enter(self, pod_class: PodClass, entry: Entry) -> None:
-        heappush(self.heap, entry)
-        pool = self.pools.setdefault(pod_class, _Pool())
-        heappush(pool.heap, entry)
-        pool.pods += 1
-
-    def leave(self, pod_class: PodClass) -> None:
-        pool = self.pools[pod_class]
-        pool.pods -= 1
-        if not pool.pods:
-            del self.pools[pod_class]
 
 
 class _PlaceInputs(NamedTuple):

@@ -178,10 +178,7 @@ class ClusterFold(SchedulerStateFields):
             self._settle_load_class(pod_record, pod)
 
     def _may_be_special(self, uid: str, labels: Mapping[str, str] | None) -> bool:
-        """Returns False for most pods: their labels put them into no gang, and they stand for no Reservation.
-
-        This runs for each observation, where a look at each of the labels would take longer.
-        """
+        """Returns False for most pods, at once: their labels put them into no gang, and they stand for no Reservation."""
         return bool(labels and not _SPECIAL.isdisjoint(labels)) or uid in self.objects.get(OPERATING_PODS, ())
 
     def _set_operating(self, uid: str, pod: Pod | None, seq: int) -> None:
