@@ -1,4 +1,4 @@
-"""The allocations that a cycle makes and releases on nodes, on top of those of the placed pods, and the states of the nodes
+"""The allocations that a cycle makes and releases on nodes, on top of those of the placed pods, and the nodes' states
 with them.
 """
 
