@@ -8,14 +8,14 @@ from shared.kube.json_text import decode_with
 
 
 class Receipt(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Acceptance or rejection of a report or action. It follows the commit: an accepted message is in the log.
+    """Acceptance or rejection of a report, an action or an inventory. It follows the commit: an accepted message is in the log.
 
     Attributes:
         kind, boot, seq: which message; empty and 0 when it could not be read.
         refused: the reason of a final rejection; empty when it was accepted.
     """
 
-    kind: Literal["report", "action"]
+    kind: Literal["report", "action", "inventory"]
     boot: str = ""
     seq: int = 0
     refused: str = ""

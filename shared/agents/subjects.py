@@ -12,6 +12,8 @@ REPORT = "report"
 """Agent to ingest: measurements of one interval (shared/agents/report.py)."""
 ACTION = "action"
 """Agent to ingest: an action on its node, or a request (shared/agents/actions.py)."""
+INVENTORY = "inventory"
+"""Agent to device discovery: the devices of its node (shared/agents/device_inventory.py)."""
 REFUSED = "refused"
 """Ingest to agent, over MQTT: the reason why a message was rejected (shared/agents/receipt.py)."""
 SLO = "slo"
@@ -20,7 +22,7 @@ SLO = "slo"
 PODS = "pods"
 """Action ingest to agent: the pods of its node (shared/agents/node_pods.py), for agents that have requested them."""
 
-FROM_AGENT = (REPORT, ACTION)
+FROM_AGENT = (REPORT, ACTION, INVENTORY)
 TO_AGENT = (REFUSED, SLO, PODS)
 
 SLO_STREAM = "KOORD_NODE_SLO"

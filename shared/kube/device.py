@@ -12,9 +12,12 @@ DEVICE_TYPES = (GPU, RDMA, FPGA)
 
 GPU_VENDOR = "node.koordinator.sh/gpu-vendor"
 GPU_MODEL = "node.koordinator.sh/gpu-model"
+GPU_DRIVER = "node.koordinator.sh/gpu-driver-version"
 PARTITION_POLICY = "node.koordinator.sh/gpu-partition-policy"
 SECONDARY_WELL_PLANNED = "node.koordinator.sh/secondary-device-well-planned"
 PARTITIONS = "scheduling.koordinator.sh/gpu-partitions"
+REPORTED_LABELS = frozenset((GPU_VENDOR, GPU_MODEL, GPU_DRIVER, PARTITION_POLICY, SECONDARY_WELL_PLANNED))
+"""Labels of a Device that its node's agent reports; device discovery sets no other."""
 ISOLATION_PROVIDER = "koordinator.sh/gpu-isolation-provider"
 
 

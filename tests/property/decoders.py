@@ -24,7 +24,7 @@ from services.simulator.state import SimulatorState
 from services.slo_controller.overcommit.node_capacity_and_reservation import reserved_of
 from services.slo_controller.overcommit.usage_sums import zones_of
 from shared.admission.rejection import AdmissionRejected
-from shared.agents import actions, node_pods, node_slo, receipt, report
+from shared.agents import actions, device_inventory, node_pods, node_slo, receipt, report
 from shared.agents.decoding import BadMessage
 from shared.domain import quota_charge
 from shared.errors import KoordError
@@ -77,6 +77,10 @@ def _kubelet_file(read: Callable[[Path], object], name: str) -> Callable[[bytes]
     return decode
 
 
+def _inventory(data: bytes) -> object:
+    return device_inventory.devices_of(device_inventory.decode(data, NODE))
+
+
 def _quota(data: bytes) -> object:
     found = Decoder("elasticquotas").object(data)
     assert isinstance(found, dict), "a resource without a type of its own is plain JSON"
@@ -114,10 +118,38 @@ _REPORT = report.Report(
 _ENTRY = announcements.Entry("koord.cluster.PodBound.v1", "scheduling/4", b'{"pod":"d/p"}', b"d" * 32)
 
 
+_INVENTORY = device_inventory.encode(
+    node=NODE,
+    boot="b",
+    seq=1,
+    at_ns=1_800_000_000 * SECOND,
+    devices=device_inventory.Devices(
+        devices=(
+            device_inventory.DeviceFound(
+                "gpu",
+                0,
+                True,
+                "GPU-0",
+                {"koordinator.sh/gpu-core": 100, "koordinator.sh/gpu-memory": 80 << 30},
+                pcie_root="pci0000:3a",
+                conditions=(device_inventory.DeviceCondition("Healthy", "False", "Xid79"),),
+                virtual_functions=(
+                    device_inventory.VirtualFunctionGroup((device_inventory.VirtualFunction("0000:3b:00.1"),)),
+                ),
+            ),
+        ),
+        unread={"rdma": "no sysfs"},
+        labels={"node.koordinator.sh/gpu-vendor": "nvidia"},
+        partitions={"1": (device_inventory.Partition((0,), "NVLink", "400Gi"),)},
+    ),
+)
+
+
 def _agents() -> Iterator[tuple[str, Fuzzed]]:
     requested = actions.ActionReport(node=NODE, boot="b", seq=1, at_ns=1, action=actions.PodsRequested())
     yield "action", Fuzzed(lambda data: actions.decode(data, NODE), (BadMessage,), (actions.encode(requested),))
     yield "report", Fuzzed(lambda data: report.decode(data, NODE), (BadMessage,), (report.encode(_REPORT),))
+    yield "inventory", Fuzzed(_inventory, (BadMessage,), (_INVENTORY,))
     pods = node_pods.encode(node_pods.NodePods(NODE, 1, 2, None, {}, (msgspec.convert(_POD, Pod),)))
     yield "node pods", Fuzzed(lambda data: node_pods.decode(data, NODE), (BadMessage,), (pods,))
     yield "node slo", Fuzzed(lambda data: node_slo.decode(data, NODE), (BadMessage,), (b'{"node":"n","epoch":1,"seq":2,"spec":{}}',))  # fmt: skip

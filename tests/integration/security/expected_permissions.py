@@ -181,7 +181,7 @@ def expected(login: str) -> Rights:
             publish |= {f"$JS.ACK.{stream}.>", f"$JS.FC.{stream}.>"}
         subscribe = {"koord.event.>"}
     elif login in TOKENS.values():
-        publish = {f"koord.node.{login}.report", f"koord.node.{login}.action"}
+        publish = {f"koord.node.{login}.{kind}" for kind in ("report", "action", "inventory")}
         publish |= {f"$JS.API.DIRECT.GET.KOORD_NODE_SLO.{SLO.format(login)}"}
         subscribe = {f"koord.node.{login}.refused", f"koord.node.{login}.slo"}
     else:

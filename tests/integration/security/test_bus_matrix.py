@@ -46,6 +46,7 @@ async def test_the_scheduler_publishes_and_subscribes_to_these() -> None:
     assert expected("node-a").publish == {
         "koord.node.node-a.report",
         "koord.node.node-a.action",
+        "koord.node.node-a.inventory",
         "_INBOX.node-a.x",
         "$JS.API.DIRECT.GET.KOORD_NODE_SLO.koord.node.node-a.slo",
     }

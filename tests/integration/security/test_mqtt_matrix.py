@@ -33,6 +33,7 @@ FILTERS = (
     "koord/#",
     "koord/node/#",
     "koord/node/+/report",
+    "koord/node/+/inventory",
     "koord/node/+/slo",
     "koord/node/node-a/#",
     "$MQTT/#",
@@ -42,7 +43,7 @@ FILTERS = (
 
 def may_publish(login: str) -> set[str]:
     if login in TOKENS.values():
-        return {f"koord/node/{login}/report", f"koord/node/{login}/action"} | (
+        return {f"koord/node/{login}/{kind}" for kind in ("report", "action", "inventory")} | (
             {"_INBOX/node-a/x"} if login == "node-a" else set()
         )
     own = {
