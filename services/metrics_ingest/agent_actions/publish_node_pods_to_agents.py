@@ -4,8 +4,8 @@ import asyncio
 import logging
 
 from services.metrics_ingest.agent_actions.action_ingest_state import ActionIngestState
-from services.metrics_ingest.mqtt_session import BrokerUnavailable, MqttSession
 from shared.agents import node_pods, subjects
+from shared.ingest.mqtt_session import BrokerUnavailable, MqttSession
 from shared.runtime.service import Runtime
 from shared.runtime.task_cancellation import cancel_and_wait
 

@@ -20,16 +20,16 @@ from services.metrics_ingest.agent_actions.decide_action import action_events, r
 from services.metrics_ingest.agent_actions.publish_node_pods_to_agents import NodePodsPublisher
 from services.metrics_ingest.agent_actions.retention_carry_forward import CARRY_FORWARD
 from services.metrics_ingest.agent_actions.service_manifest import MANIFEST
-from services.metrics_ingest.agent_message_queue import AgentInbox, Incoming
-from services.metrics_ingest.message_loop import Batch, serve
-from services.metrics_ingest.mqtt_session import MqttSession
-from services.metrics_ingest.rejection_log import RejectionLog
 from shared.agents import subjects
 from shared.agents.actions import BadAction, PodsRequested, decode
 from shared.errors import KoordError
 from shared.events.intents import EvictionRequested
 from shared.events.log import WriterStarted
 from shared.events.nodes import AGENT_ACTIONS, NodeTopologyRemoved
+from shared.ingest.agent_message_queue import AgentInbox, Incoming
+from shared.ingest.message_loop import Batch, serve
+from shared.ingest.mqtt_session import MqttSession
+from shared.ingest.rejection_log import RejectionLog
 from shared.runtime.service import Runtime, Service
 from shared.runtime.task_cancellation import cancel_and_wait
 from shared.settings import Settings

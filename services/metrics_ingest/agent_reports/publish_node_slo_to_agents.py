@@ -5,9 +5,9 @@ import logging
 from collections.abc import Callable
 
 from services.metrics_ingest.agent_reports.metrics_ingest_state import NodeSloRecord, ReportIngestState
-from services.metrics_ingest.mqtt_session import BrokerUnavailable, MqttSession
 from shared.agents import node_slo, subjects
 from shared.bus.jetstream import Outgoing, StreamConfig, StreamRefused, Streams, StreamsUnreachable
+from shared.ingest.mqtt_session import BrokerUnavailable, MqttSession
 from shared.runtime.service import Runtime
 
 log = logging.getLogger(__name__)

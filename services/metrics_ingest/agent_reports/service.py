@@ -11,7 +11,6 @@ import logging
 
 from prometheus_client import Counter, Gauge
 
-from services.metrics_ingest.agent_message_queue import AgentInbox, Incoming
 from services.metrics_ingest.agent_reports.aggregation_policy import Policy, policy_of
 from services.metrics_ingest.agent_reports.decide_reports import (
     check_time,
@@ -26,15 +25,16 @@ from services.metrics_ingest.agent_reports.retention_carry_forward import CARRY_
 from services.metrics_ingest.agent_reports.service_manifest import MANIFEST
 from services.metrics_ingest.agent_reports.settings import IngestSettings
 from services.metrics_ingest.agent_reports.usage_windows import NodeWindows
-from services.metrics_ingest.message_loop import Batch, serve
-from services.metrics_ingest.mqtt_session import MqttSession
-from services.metrics_ingest.rejection_log import RejectionLog
 from shared.agents import subjects
 from shared.agents.report import BadReport, decode
 from shared.errors import KoordError
 from shared.events.intents import ObjectDesired
 from shared.events.log import WriterStarted
 from shared.events.metrics import NodeReported, NodeReportsExpired
+from shared.ingest.agent_message_queue import AgentInbox, Incoming
+from shared.ingest.message_loop import Batch, serve
+from shared.ingest.mqtt_session import MqttSession
+from shared.ingest.rejection_log import RejectionLog
 from shared.kube.instants import SECOND
 from shared.runtime.retention_settings import Retention
 from shared.runtime.service import Runtime, Service

@@ -60,7 +60,7 @@ SKELETON = {
     "services/metrics_ingest/agent_actions/decide_action.py": "",
     "services/metrics_ingest/agent_reports/decide_reports.py": "",
     "services/metrics_ingest/agent_reports/metrics_ingest_state.py": "",
-    "services/metrics_ingest/mqtt_session.py": "import aiomqtt",
+    "shared/ingest/mqtt_session.py": "import aiomqtt",
     "services/node_agent/transport/mqtt_transport.py": "import aiomqtt",
     "services/scheduler/cache/node_table.py": "",
     "services/scheduler/configuration.py": "",
@@ -106,7 +106,7 @@ SKELETON = {
             "services.gateway.kube_api.client",
             ["The command stands on the services, they on what they share"],
         ),
-        ("services/gateway/shell.py", "aiomqtt", ["Only ingest and the node agent speak MQTT"]),
+        ("services/gateway/shell.py", "aiomqtt", ["Only the inbox of agents' messages and the node agent speak MQTT"]),
         (
             "services/node_agent/collect_report_loop.py",
             "shared.runtime.service",

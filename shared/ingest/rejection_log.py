@@ -5,14 +5,16 @@ import logging
 
 from prometheus_client import CollectorRegistry, Counter
 
-from services.metrics_ingest.agent_message_queue import Incoming
-from services.metrics_ingest.message_loop import Batch, Kind
 from shared.agents import subjects
 from shared.agents.decoding import BadMessage
 from shared.agents.receipt import Receipt
+from shared.ingest.agent_message_queue import Incoming
+from shared.ingest.message_loop import Batch, Kind
 from shared.rejected_messages import RejectionRecord
 
 log = logging.getLogger(__name__)
+
+PLURALS: dict[Kind, str] = {"report": "reports", "action": "actions", "inventory": "inventories"}
 
 LOGGED_INTERVAL_S = 60.0
 """Seconds between two log lines about rejected messages of one node."""
@@ -23,17 +25,18 @@ class RejectionLog:
 
     def __init__(self, kind: Kind, registry: CollectorRegistry, record: RejectionRecord) -> None:
         self._kind = kind
+        kinds = PLURALS[kind]
         self._record = record
         self._logged: dict[str, float] = {}
         self._unlogged: dict[str, int] = {}
         self.accepted = Counter(
-            f"koord_ingest_{kind}s_accepted",
-            f"{kind.capitalize()}s accepted, repeats included",
+            f"koord_ingest_{kinds}_accepted",
+            f"{kinds.capitalize()} accepted, repeats included",
             ["way"],
             registry=registry,
         )
         self.refused = Counter(
-            f"koord_ingest_{kind}s_rejected", f"{kind.capitalize()}s rejected", ["field"], registry=registry
+            f"koord_ingest_{kinds}_rejected", f"{kinds.capitalize()} rejected", ["field"], registry=registry
         )
 
     def add(self, message: Incoming, error: BadMessage, batch: Batch, boot: str = "", seq: int = 0) -> None:
@@ -49,6 +52,12 @@ class RejectionLog:
         more = self._unlogged.pop(node, 0)
         self._logged[node] = now_s
         log.warning(
-            f"a {self._kind} is rejected",
-            extra={"node": node, "way": message.transport, "why": str(error), "not_logged_since": more},
+            "a message of an agent is rejected",
+            extra={
+                "kind": self._kind,
+                "node": node,
+                "way": message.transport,
+                "why": str(error),
+                "not_logged_since": more,
+            },
         )

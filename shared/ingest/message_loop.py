@@ -6,9 +6,9 @@ from typing import Literal
 
 from prometheus_client import Counter
 
-from services.metrics_ingest.agent_message_queue import AgentInbox, Incoming
 from shared.agents.receipt import Receipt
 from shared.events import Draft
+from shared.ingest.agent_message_queue import AgentInbox, Incoming
 from shared.runtime.service import Runtime
 
 SLICE_S = 0.05
@@ -20,7 +20,7 @@ cost several times as much as a report."""
 
 WAIT_S = 0.5
 
-Kind = Literal["report", "action"]
+Kind = Literal["report", "action", "inventory"]
 
 
 class Batch:

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 
 from aiomqtt import Client, Message, MqttError
 
-from services.metrics_ingest.agent_message_queue import AgentInbox
 from shared.agents import receipt, subjects
 from shared.agents.broker import Broker
 from shared.agents.receipt import Receipt
 from shared.errors import KoordError
+from shared.ingest.agent_message_queue import AgentInbox
 
 log = logging.getLogger(__name__)
 
