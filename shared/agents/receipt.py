@@ -8,7 +8,7 @@ from shared.kube.json_text import decode_with
 
 
 class Receipt(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Acceptance or rejection of a report, an action or an inventory. It follows the commit: an accepted message is in the log.
+    """Acceptance or rejection of a report, action or inventory. It follows the commit: an accepted one is in the log.
 
     Attributes:
         kind, boot, seq: which message; empty and 0 when it could not be read.
