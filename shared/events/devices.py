@@ -118,7 +118,7 @@ class DeviceDisappeared(Event, frozen=True, tag="koord.devices.DeviceDisappeared
 
 
 class NodeDevicesReported(Event, frozen=True, tag="koord.devices.NodeDevicesReported.v1"):
-    """What an inventory says of its node as a whole, recorded with the first inventory that has devices, and whenever
+    """The part of an inventory about its node as a whole, recorded with the first inventory that has devices, and whenever
     it changes. A node of which it is recorded has a Device object.
 
     Attributes:
@@ -141,7 +141,7 @@ class NodeDevicesReported(Event, frozen=True, tag="koord.devices.NodeDevicesRepo
 
 
 class NodeDevicesRemoved(Event, frozen=True, tag="koord.devices.NodeDevicesRemoved.v1"):
-    """A node is gone from the cluster, and what its inventories said no longer holds. Its Device goes with it."""
+    """A node is gone from the cluster, and its inventories no longer hold. Its Device goes with it."""
 
     KEY: ClassVar[str] = "node"
 
