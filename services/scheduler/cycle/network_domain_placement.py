@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from services.scheduler.cache.network_domains import NetworkDomains
+from services.scheduler.cache.pods_with_network_selector import network_selector, pods_with_network_selector
 from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
 from services.scheduler.cycle.evaluation_records_shared_by_class import EvaluatedClass
@@ -31,7 +32,7 @@ from services.scheduler.kernels.merge_and_select_nodes import FEASIBLE
 from services.scheduler.queue.units import Unit, class_of
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import PodRecord
-from shared.domain.network_topology import NO_INDEX, SELECTOR
+from shared.domain.network_topology import NO_INDEX
 from shared.events.scheduling import ClassEvaluated, Rejections
 
 MAX_CHOICES = 64
@@ -192,15 +193,8 @@ class NetworkDomainPlacement:
         any.
         """
         rows = Counter(self._rows(gathering.nodes))
-        selector = (class_of(pod).pod.metadata.annotations or {}).get(SELECTOR, "")
-        if selector:
-            snapshot = self._pods.transaction.snapshot
-            for pod_class, counts in snapshot.pod_index.classes():
-                if (pod_class.pod.metadata.annotations or {}).get(SELECTOR) == selector:
-                    rows.update(counts)
-            for change in snapshot.pod_changes.changes:
-                if (change.pod_class.pod.metadata.annotations or {}).get(SELECTOR) == selector:
-                    rows[change.row] += change.sign
+        if selector := network_selector(class_of(pod)):
+            rows.update(pods_with_network_selector(self._pods.transaction.snapshot, selector))
         if not rows:
             return None
         related = np.zeros(self._cache.table.size, np.int64)

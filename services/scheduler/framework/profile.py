@@ -58,7 +58,7 @@ class Profile:
         # The unit is tried again with the pod that could not be placed, which waits for reasons of its own.
         self._queueing_hints |= {(plugin.name, UNIT_NOT_PLACED): frozenset() for plugin in self.grouping}
         self._requeues = frozenset((ClusterEvent.NODE_ADDED,)).union(*(plugin.spec.requeues for plugin in self.plugins))
-        self._cross_node = frozenset(plugin.name for plugin in self.plugins if plugin.cross_node)
+        self._cross_node = frozenset(plugin.name for plugin in filters if plugin.cross_node)
 
     def reaches_far(self, reasons: Sequence[tuple[str, str]]) -> bool:
         """Returns True where a change on one node can end one of the reasons on another."""

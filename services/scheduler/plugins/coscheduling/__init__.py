@@ -1,6 +1,6 @@
-"""Coscheduling: the pods of a gang, or of a group of gangs, are placed together or not at all."""
+"""Coscheduling: the pods of a gang, or of a group of gangs, are placed together or not at all; pods of one selector are near each other."""
 
-from services.scheduler.framework.plugin_spec import PluginSpec, Point
+from services.scheduler.framework.plugin_spec import Normalize, PluginSpec, Point
 from services.scheduler.framework.reasons import (
     NETWORK_DOMAIN_TOO_SMALL,
     NETWORK_TOPOLOGY_UNKNOWN,
@@ -27,7 +27,7 @@ _CAPACITY = frozenset(
 SPEC = PluginSpec(
     name="Coscheduling",
     implementation="services.scheduler.plugins.coscheduling.plugin:Coscheduling",
-    points=frozenset((Point.PERMIT,)),
+    points=frozenset((Point.PERMIT, Point.SCORE)),
     read_args=read_coscheduling_args,
     unused_args=UNUSED,
     reasons={
@@ -50,6 +50,10 @@ SPEC = PluginSpec(
         START_PLANNED: _CAPACITY,
         NETWORK_DOMAIN_TOO_SMALL: _CAPACITY,
     },
+    normalize=Normalize.OWN,
+    cross_node=True,
+    counts_placements=True,
+    counts_removals=True,
     groups_pods=True,
     reads=(resource_names.POD_GROUPS, resource_names.NETWORK_TOPOLOGIES),
     annotations=(*BIND_GROUP, *BIND_COUNT),
