@@ -100,8 +100,10 @@ def restore(view: SchedulerStateFields, data: bytes) -> None:
     pod_classes = [PodClass(class_key(pod), pod, identity) for pod, identity in kept.pod_classes]
     view.pod_classes = {pod_class.key: pod_class for pod_class in pod_classes}
     view.pods = {pod_record.uid: pod_record for pod_record in decoded(kept.pods, pod_classes)}
+    shared: dict[bytes, bytes] = {}
     for pod_record in view.pods.values():
         pod_record.node, pod_record.placed_node = intern(pod_record.node), intern(pod_record.placed_node)
+        pod_record.controllers = shared.setdefault(pod_record.controllers, pod_record.controllers)
         for pod_class in (pod_record.pod_class, pod_record.load_class):
             if pod_class is not None:
                 pod_class.pods += 1

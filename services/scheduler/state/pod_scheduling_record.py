@@ -39,6 +39,7 @@ class Assignment(NamedTuple):
         allocation: CPUs, NUMA zones and devices of the node, as annotations (`ALLOCATION_ANNOTATIONS`):
             those that we decided.
         load_class: the class that estimates its load, where that is not `pod_class`.
+        controllers: the owner references of a pod that runs there, packed (`packed_controllers.py`).
     """
 
     node: str
@@ -49,6 +50,7 @@ class Assignment(NamedTuple):
     terminating: bool = False
     allocation: dict[str, str] | None = None
     load_class: PodClass | None = None
+    controllers: bytes = b""
 
 
 class PodRecord(msgspec.Struct, array_like=True, eq=False):
@@ -62,6 +64,7 @@ class PodRecord(msgspec.Struct, array_like=True, eq=False):
         node: the node that it runs on.
         observation: the numbers of `packed_pod_observation.py`.
         allocation: its allocation, read from its annotations; its owner may have written it.
+        controllers: the owner references of a pod with a node, packed (`packed_controllers.py`).
         load_class: the class that estimates its load, where that is not `pod_class`: on a node, a change of labels and
             annotations alone does not change the estimate.
         outcomes: changes while it waited, and decisions that were not carried out.
@@ -79,6 +82,7 @@ class PodRecord(msgspec.Struct, array_like=True, eq=False):
     ended: bool = False
     deleting: bool = False
     allocation: dict[str, str] | None = None
+    controllers: bytes = b""
     outcomes: Outcomes | None = None
     placed_node: str = ""
     placed_seq: int = 0
@@ -215,6 +219,7 @@ class PodRecord(msgspec.Struct, array_like=True, eq=False):
                 self.deleting,
                 self._allocation(believes_annotations=believes_annotations),
                 self.load_class,
+                self.controllers,
             )
         if self.placed_seq and self.is_placed():
             allocation = (self.decisions or NO_DECISIONS).placed_allocation

@@ -17,6 +17,7 @@ from services.scheduler.state.names_changed_since_cache_settled import DirtySet
 from services.scheduler.state.newest_writes import NewestWrites
 from services.scheduler.state.node_record import NodeRecord
 from services.scheduler.state.other_watched_resources import POD_GROUPS, RESERVATIONS, VOLUMES
+from services.scheduler.state.packed_controllers import packed
 from services.scheduler.state.packed_pod_observation import has_other_numbers, read_from_object
 from services.scheduler.state.packed_reported_pods import encoded_usages
 from services.scheduler.state.planned_starts import PlannedStart, UnitKey
@@ -161,6 +162,7 @@ class SchedulerStateFields:
             pod_record.allocation = allocation_annotations(annotations) if annotations else None
             if pod.spec.node_name:
                 self.identities.pop(pod_record.uid, None)
+                pod_record.controllers = packed(pod.metadata.owner_references)
             else:
                 self.identities[pod_record.uid] = _identity(pod)
             self._set_class(pod_record, class_key(pod), pod)

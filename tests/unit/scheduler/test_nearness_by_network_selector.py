@@ -128,9 +128,7 @@ def _reference(paths: Mapping[int, tuple[str, ...]], pods: list[int], feasible: 
 
 @settings(max_examples=examples(100), deadline=None)
 @given(
-    st.lists(
-        st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 3), st.booleans()), min_size=1, max_size=12
-    )
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 3), st.booleans()), min_size=1, max_size=12)
 )
 def test_the_order_is_that_of_comparing_two_nodes_at_a_time(nodes: list[tuple[int, int, int, bool]]) -> None:
     paths = {row: (f"s{s}", f"s{s}r{r}", f"n{row:02}") for row, (s, r, _, _) in enumerate(nodes)}

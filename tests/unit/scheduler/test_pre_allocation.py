@@ -7,13 +7,16 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
+from services.scheduler.state.packed_controllers import unpacked
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.domain.reservation import PRE_ALLOCATABLE, PRE_ALLOCATABLE_PRIORITY, PRE_ALLOCATION_REQUIRED
 from shared.events import RecordedEvent
 from shared.events.intents import FieldsDesired
 from shared.events.scheduling import PlacementReserved, PodPlaced, ReservationUnschedulable
+from shared.kube.meta import OwnerReference
 from shared.kube.pod import Pod
 from shared.kube.system_annotations import RESERVATION_ALLOCATED
 from tests.support.reservations import live, observe, reservation, status_of
@@ -164,9 +167,54 @@ def test_owners_are_followed_by_their_whole_text() -> None:
     only_object = [{"object": {"name": "b"}}]
     world = world_with(running("b", "6"), running("c", "6"))
     assert taken(reserve(world, owners=only_object)) is None, "an owner without a labelSelector takes over none"
-    world = world_with(*abc())
-    by_controller = [{"controller": {"name": "rs"}, "labelSelector": {"matchLabels": {"app": "web"}}}]
-    assert taken(reserve(world, owners=by_controller)) is None, "the controllers of running pods are not kept"
+
+
+def controlled(name: str, by: str, *, on: str = "n") -> Pod:
+    """Returns a running pod of 6 cores of a ReplicaSet."""
+    body = running(name, "6", on)
+    owners = (OwnerReference(api_version="apps/v1", kind="ReplicaSet", name=by, uid=f"uid-{by}", controller=True),)
+    return replace(body, metadata=replace(body.metadata, owner_references=owners))
+
+
+def of_controller(**named: Any) -> list[Json]:
+    return [{"controller": named, "labelSelector": {"matchLabels": {"app": "web"}}}]
+
+
+@pytest.mark.parametrize(
+    ("named", "expected"),
+    [
+        ({"name": "old"}, ["b"]),
+        ({"kind": "ReplicaSet", "name": "new", "apiVersion": "apps/v1", "controller": True}, ["c"]),
+        ({"uid": "uid-old"}, ["b"]),
+        ({"name": "old", "uid": "uid-new"}, None),
+        ({"name": "old", "kind": "StatefulSet"}, None),
+        ({"name": "old", "namespace": "other"}, None),
+    ],
+)
+def test_an_owner_by_controller_takes_over_the_running_pods_of_that_controller(
+    named: Json, expected: list[str] | None
+) -> None:
+    world = world_with(running("a", "2"), controlled("b", "old"), controlled("c", "new"))
+    assert taken(reserve(world, owners=of_controller(**named))) == expected
+
+
+def test_controllers_of_running_pods_outlast_a_snapshot_and_follow_their_pods() -> None:
+    world = world_with(running("a", "8"), controlled("b", "old"))
+    restored = SchedulerState()
+    restored.restore(world.view.encode())
+    assert unpacked(restored.pods["b"].controllers) == controlled("b", "old").metadata.owner_references
+    world.add_pod(controlled("b", "new"))
+    world.read()
+    assert taken(reserve(world, owners=of_controller(name="old"))) is None
+    assert_one_state(world)
+
+
+def test_a_pod_is_known_by_its_controllers_from_when_it_has_a_node() -> None:
+    world = world_with(running("a", "8"), controlled("b", "old", on=""))
+    assert world.view.pods["b"].controllers == b""
+    world.add_pod(controlled("b", "old"))
+    world.read()
+    assert taken(reserve(world, owners=of_controller(name="old"))) == ["b"]
 
 
 def test_a_pod_with_another_reservation_affinity_is_not_taken_over() -> None:

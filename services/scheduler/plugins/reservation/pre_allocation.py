@@ -15,6 +15,7 @@ from services.scheduler.framework.reasons import Reason
 from services.scheduler.plugins.reservation.args import ReservationArgs
 from services.scheduler.plugins.reservation.choose_reservation_on_node import lacks_node
 from services.scheduler.plugins.reservation.reservations_a_pod_may_use import is_pre_allocatable
+from services.scheduler.state.packed_controllers import unpacked
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import Assignment
 from shared.domain.reservation import PRE_ALLOCATABLE_PRIORITY, Owner
@@ -98,7 +99,8 @@ def _may_own(owners: Sequence[Owner], pod_class: PodClass) -> bool:
 
 def _owns(owners: Sequence[Owner], uid: str, assignment: Assignment) -> bool:
     pod_class, name = assignment.pod_class, assignment.name.rpartition("/")[2]
-    return matches_one(owners, pod_class.namespace, pod_class.labels, Identity(name, uid))
+    identity = Identity(name, uid, unpacked(assignment.controllers))
+    return matches_one(owners, pod_class.namespace, pod_class.labels, identity)
 
 
 def _is_owner(snapshot: CycleSnapshot, capacity: ReservedCapacity, assignment: Assignment) -> bool:
