@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.state.pod_equivalence_class import PodClass, remaining_class
 from services.scheduler.state.pod_scheduling_record import Assignment
 from shared.domain.device_allocation import remaining_devices
@@ -206,6 +207,8 @@ class ReservationHolds:
         self.owners: dict[str, dict[str, Assignment]] = {}
         self._uids: dict[str, str] = {}
         self._uses: dict[str, Use] = {}  # those that were computed since they changed
+        self._available: dict[int, list[ReservedCapacity]] = {}
+        self._available_at = (-1, -1)  # versions, own and of the nodes, of `_available`
 
     def __bool__(self) -> bool:
         """Returns False where there is no Reservation."""
@@ -222,6 +225,20 @@ class ReservationHolds:
             self._uids[name] = reservation.metadata.uid
             self._uses.pop(reservation.metadata.uid, None)
             self.capacities[reservation.metadata.uid] = reserved_capacity(reservation)
+
+    def available(self, table: NodeTable) -> Mapping[int, Sequence[ReservedCapacity]]:
+        """Returns row -> the Reservations there that are available and may be used, by name."""
+        versions = self.version, table.version
+        if self._available_at != versions:
+            self._available_at, self._available = versions, {}
+            for capacity in sorted(self.capacities.values(), key=lambda each: each.name):
+                at = self.assigned.get(capacity.uid)
+                if at is None or not capacity.is_usable or not capacity.reservation.is_available:
+                    continue
+                row = table.rows.get(at.node)
+                if row is not None:
+                    self._available.setdefault(row, []).append(capacity)
+        return self._available
 
     def use_of(self, uid: str) -> Use:
         """Returns the use of a Reservation by the pods on its node."""

@@ -155,15 +155,7 @@ class ReservationState(PluginCycleState):
         self._changed: list[int] = []  # rows with Reservations that a step changed, or its undoing
         self._overlaid: list[list[int]] = []  # such rows of each `overlay` that is not undone, oldest first
         self._taking = Taking(snapshot, plugin.args)
-        rows, table = snapshot.table.rows, snapshot.holds.table
-        self._available: dict[int, list[ReservedCapacity]] = {}
-        for capacity in sorted(table.capacities.values(), key=lambda each: each.name):
-            at = table.assigned.get(capacity.uid)
-            if at is None or not capacity.is_usable or not capacity.reservation.is_available:
-                continue
-            row = rows.get(at.node, snapshot.size)
-            if row < snapshot.size:
-                self._available.setdefault(row, []).append(capacity)
+        self._available = snapshot.holds.table.available(snapshot.table)
 
     # filter and score
 
