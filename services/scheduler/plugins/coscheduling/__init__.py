@@ -1,4 +1,6 @@
-"""Coscheduling: the pods of a gang, or of a group of gangs, are placed together or not at all; pods of one selector are near each other."""
+"""Coscheduling: the pods of a gang, or of a group of gangs, are placed together or not at all; those of one network
+selector near each other.
+"""
 
 from services.scheduler.framework.plugin_spec import Normalize, PluginSpec, Point
 from services.scheduler.framework.reasons import (
