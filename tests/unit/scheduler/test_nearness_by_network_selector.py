@@ -24,8 +24,8 @@ def running(name: str, on: str, selector: str = "training") -> Pod:
     return pod(name, cpu=None, memory=None, on=on, phase="Running", annotations={SELECTOR: selector})
 
 
-def waiting(name: str, **more: object) -> Pod:
-    return pod(name, cpu="1", memory=None, annotations=NEAR, **more)
+def waiting(name: str) -> Pod:
+    return pod(name, cpu="1", memory=None, annotations=NEAR)
 
 
 def shares(world: World) -> Mapping[str, int]:
