@@ -65,6 +65,7 @@ class Agent:
     """One node's agent, without its connection.
 
     Attributes:
+        sender: the sender in all messages of this run.
         measured: set once a cycle has sampled the node.
         slo_informer: the NodeSLO in force.
         qos_manager: runs the strategies after each cycle; None: this agent only reports.
@@ -83,7 +84,7 @@ class Agent:
         self._settings = settings
         self._collector = collector
         self._outbox = outbox
-        self._sender = Sender(settings.node, os.urandom(8).hex())
+        self.sender = Sender(settings.node, os.urandom(8).hex())
         self._started_s = time.time()
         self._usage: Usage | None = None
         self._applications: Mapping[str, Usage] = {}
@@ -116,7 +117,7 @@ class Agent:
     def report_action(self, action: AnyAction) -> None:
         """Queues an action, ahead of all reports."""
         self._actions += 1
-        action_report = ActionReport(self._sender.node, self._sender.boot, self._actions, time.time_ns(), action)
+        action_report = ActionReport(self.sender.node, self.sender.boot, self._actions, time.time_ns(), action)
         self._outbox.put(Message(ACTION, self._actions, actions.encode(action_report)))
 
     def figures(self) -> Figures:
@@ -210,7 +211,7 @@ class Agent:
             # Cycles run by the monotonic clock, which does not jump; only the end is converted to wall time.
             at_ns = time.time_ns() - (time.monotonic_ns() - end_ns)
             forecasts = self.predictor.forecasts if self.predictor is not None else NO_FORECASTS
-            made = builder.build(self._sender, self._reports, end_ns, at_ns, self.slo_informer.applications, forecasts)
+            made = builder.build(self.sender, self._reports, end_ns, at_ns, self.slo_informer.applications, forecasts)
             self._outbox.put(Message(REPORT, made.seq, report.encode(made)))
         return ReportBuilder(end_ns)
 

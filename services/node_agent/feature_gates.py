@@ -1,4 +1,4 @@
-"""Feature gates of the strategies, with upstream's names and defaults. Source: spec/node-agent.md 0.3."""
+"""Feature gates with upstream's names and defaults, and FPGADevices, which is ours. Source: spec/node-agent.md 0.3."""
 
 from collections.abc import Mapping
 
@@ -31,6 +31,8 @@ DEFAULTS: Mapping[str, bool] = {
     "ColdPageCollector": False,
     "ResctrlCollector": False,
     "Accelerators": False,
+    "RDMADevices": False,
+    "FPGADevices": False,
     "TerwayQoS": False,
     "TCNetworkQoS": False,
     "Resctrl": False,

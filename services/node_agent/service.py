@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 from services.node_agent import feature_gates
 from services.node_agent.collect_report_loop import Agent
-from services.node_agent.collectors.gpu_usage import GpuCollector
-from services.node_agent.collectors.nvml import GpusUnavailable, Nvml
 from services.node_agent.collectors.usage_collector import Collector
+from services.node_agent.devices.node_devices import NodeDevices
 from services.node_agent.kernel.kidled_scan_switch import KidledScan
 from services.node_agent.prediction.predict_server import PredictServer
 from services.node_agent.qos_manager.host_paths import HostPaths
@@ -73,9 +72,9 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
     if gates["ColdPageCollector"]:
         cold.start()
         collector.cold = cold.started
-    if gates["Accelerators"]:
-        collector.gpus = _gpu_collector(settings)
     agent = Agent(settings, collector, outbox, slo_informer)
+    devices = NodeDevices(settings, gates, agent.sender, outbox.put)
+    collector.gpus = devices.gpus
     pods = _start_qos_manager(agent, settings, slo_informer, gates) if settings.enforce else None
     transport = _transport(environment, settings, outbox, slo_informer, pods)
     draining = asyncio.Event()
@@ -87,9 +86,10 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
     gc.freeze()  # the modules stay: later collections need not scan them again
     measuring = asyncio.create_task(agent.run(), name="measure")
     sending = asyncio.create_task(transport.run(), name="carry")
+    finding = asyncio.create_task(devices.run(), name="devices")
     drained = asyncio.create_task(draining.wait())
     try:
-        done, _ = await asyncio.wait({measuring, sending, drained}, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait({measuring, sending, finding, drained}, return_when=asyncio.FIRST_COMPLETED)
         for ended in done:
             await ended
         await cancel_and_wait(measuring)  # its end queues the last report
@@ -99,7 +99,7 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
             async with asyncio.timeout(DRAIN_S):
                 await _wait_for_outbox(outbox, transport)
     finally:
-        await cancel_and_wait(measuring, sending, drained)
+        await cancel_and_wait(measuring, sending, finding, drained)
         await transport.close()
         collector.close()
         cold.stop()
@@ -135,15 +135,6 @@ def _start_qos_manager(
         interval_s=settings.collect_interval_s,
     )
     return pods
-
-
-def _gpu_collector(settings: AgentSettings) -> GpuCollector | None:
-    """Returns the collector of GPUs; None on a node without."""
-    try:
-        return GpuCollector(Nvml(settings.nvml), Path(settings.proc_root))
-    except GpusUnavailable as error:
-        log.warning("GPUs are not measured", extra={"why": str(error)})
-        return None
 
 
 def _transport(

@@ -68,6 +68,11 @@ class AgentSettings(Settings, frozen=True, kw_only=True):
     nvml: Annotated[str, Meta(description="NVIDIA's management library, for the gate Accelerators")] = (
         "libnvidia-ml.so.1"
     )
+    device_infos: Annotated[
+        str,
+        Meta(description="folder of the files in which device daemons list accelerators, for the gate Accelerators"),
+    ] = "/var/run/koordlet/xpu-device-infos/"
+    device_infos_only: Annotated[bool, Meta(description="never call NVIDIA's library")] = False
     enforce: Annotated[bool, Meta(description="run the strategies; false: only report")] = True
     features: Annotated[
         str, Meta(description="feature gates that differ from the defaults: CPUEvict=true,CPUBurst=false")

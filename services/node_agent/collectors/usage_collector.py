@@ -99,8 +99,6 @@ class Collector:
         self._close_meters()
         if self._zones is not None:
             self._zones.close()
-        if self.gpus is not None:
-            self.gpus.close()
 
     def _close_meters(self) -> None:
         for meter in (self._node, self._best_effort, *self._meters.values(), *self._applications.values()):

@@ -11,7 +11,7 @@ from services.node_agent.states_informer.received_node_pods import NodePodsInfor
 from services.node_agent.transport.outbox import Message, Outbox
 from services.node_agent.transport.transport_interface import POLL_INTERVAL_S, Backoff, until_one_ends
 from shared.agents import receipt, subjects
-from shared.agents.subjects import ACTION, REPORT
+from shared.agents.subjects import ACTION, INVENTORY, REPORT
 from shared.bus import Bus
 from shared.errors import KoordError
 
@@ -24,7 +24,7 @@ CONNECTION_SEEN_INTERVAL_S = 2.0
 
 
 class NatsTransport:
-    """Exchanges one node's messages over the bus. Actions and reports keep their order and do not wait for each other.
+    """Exchanges one node's messages over the bus. Each kind of message keeps its order and waits for no other.
 
     Attributes:
         accepted: kind -> the last message had a reply.
@@ -33,7 +33,7 @@ class NatsTransport:
     def __init__(
         self, node: str, bus: Bus, outbox: Outbox, slo_informer: NodeSloInformer, pods: NodePodsInformer | None = None
     ) -> None:
-        self.accepted = {REPORT: True, ACTION: True}
+        self.accepted = {REPORT: True, ACTION: True, INVENTORY: True}
         self._node = node
         self._bus = bus
         self._outbox = outbox
@@ -43,7 +43,7 @@ class NatsTransport:
     @property
     def connected(self) -> bool:
         """Reports whether the server is connected and some kind of message was answered last."""
-        return self._bus.connected and any(self.accepted.values())
+        return self._bus.connected and any(self.accepted[kind] for kind in (ACTION, REPORT))
 
     async def run(self) -> None:
         """Runs until cancelled."""
@@ -51,7 +51,7 @@ class NatsTransport:
         if self._pods is not None:
             await self._bus.subscribe(subjects.subject(self._node, subjects.PODS), self._receive_pods)
         await self._bus.start()
-        await until_one_ends(self._follow_slo(), *(self._send(kind) for kind in (ACTION, REPORT)))
+        await until_one_ends(self._follow_slo(), *(self._send(kind) for kind in (ACTION, INVENTORY, REPORT)))
 
     async def close(self) -> None:
         """Sends the pending messages, then closes the connection."""
@@ -76,13 +76,13 @@ class NatsTransport:
         except (KoordError, msgspec.DecodeError) as error:  # no responder, or this login may not publish there
             if self.accepted[message.kind]:
                 log.warning(
-                    f"{message.kind}s are not accepted; they are kept",
+                    f"{message.kind} messages are not accepted; they are kept",
                     extra={"why": str(error), "waiting": len(self._outbox)},
                 )
             self.accepted[message.kind] = False
             return None
         if not self.accepted[message.kind]:
-            log.info(f"{message.kind}s are accepted again", extra={"waiting": len(self._outbox)})
+            log.info(f"{message.kind} messages are accepted again", extra={"waiting": len(self._outbox)})
         self.accepted[message.kind] = True
         return reply.refused
 

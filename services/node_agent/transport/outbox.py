@@ -1,20 +1,24 @@
-"""The outbox: messages that wait to be sent, actions before reports, each oldest first, within a bound of bytes."""
+"""The outbox: messages that wait to be sent, within a bound of bytes.
+
+Actions come before inventories, those before reports, each oldest first. An inventory is complete: a newer one replaces
+the one that waits.
+"""
 
 import asyncio
 import logging
 from collections import deque
 from typing import NamedTuple
 
-from shared.agents.subjects import ACTION, REPORT
+from shared.agents.subjects import ACTION, INVENTORY, REPORT
 
 log = logging.getLogger(__name__)
 
 
 class Message(NamedTuple):
-    """A report or action, encoded.
+    """A report, action or inventory, encoded.
 
     Attributes:
-        kind: `REPORT` or `ACTION` of shared/agents/subjects.py.
+        kind: `REPORT`, `ACTION` or `INVENTORY` of shared/agents/subjects.py.
         seq: its number, for the log.
     """
 
@@ -37,7 +41,7 @@ class Outbox:
         self.dropped = 0
         self.waiting_bytes = 0
         self._limit_bytes = limit_bytes
-        self._waiting: dict[str, deque[Message]] = {ACTION: deque(), REPORT: deque()}
+        self._waiting: dict[str, deque[Message]] = {ACTION: deque(), INVENTORY: deque(), REPORT: deque()}
         self._filled = asyncio.Event()
 
     def __len__(self) -> int:
@@ -50,10 +54,12 @@ class Outbox:
 
     def put(self, message: Message) -> None:
         """Adds a message; without space the oldest report is dropped, then the oldest action."""
+        while message.kind == INVENTORY and self._waiting[INVENTORY]:
+            self._take(self._waiting[INVENTORY])
         self._waiting[message.kind].append(message)
         self.waiting_bytes += len(message.data)
         while self.waiting_bytes > self._limit_bytes and len(self) > 1:
-            self._take(self._waiting[REPORT] or self._waiting[ACTION])
+            self._take(self._waiting[REPORT] or self._waiting[ACTION] or self._waiting[INVENTORY])
             self.dropped += 1
             if self.dropped.bit_count() == 1:  # the first, second, fourth ...
                 log.warning(
