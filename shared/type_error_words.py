@@ -2,7 +2,13 @@
 
 import re
 
+import msgspec
+
 _TYPES = re.compile(r"Expected `([^`]*)`, got `([^`]*)`")
+_AT = " - at `$"
+_MALFORMED = "JSON is malformed: "
+_TRUNCATED = "Input data was truncated"
+_MISSING = re.compile(r"Object missing required field `([^`]*)`")
 _EXPECTED = {
     "bool": "true or false",
     "int": "a whole number",
@@ -23,3 +29,20 @@ def in_plain_words(message: str) -> str:
         return message
     types = [_EXPECTED.get(each, each) for each in found[1].split(" | ") if each != "null"]
     return f"expected {' or '.join(types) or 'null'}, got {_FOUND.get(found[2], found[2])}{message[found.end() :]}"
+
+
+def field_fault(error: msgspec.MsgspecError) -> str:
+    """Returns the field that a decoder refused and what is wrong with it, as a user writes both:
+    `spec.owners[0].labelSelector: expected an object, got a string`.
+    """
+    reason, _, path = str(error).partition(_AT)
+    path = path.rstrip("`").lstrip(".")
+    if reason.startswith(_MALFORMED):
+        words = f"it is no JSON: {reason.removeprefix(_MALFORMED)}"
+    elif reason.startswith(_TRUNCATED):
+        words = "it is no JSON: its end is missing"
+    elif missing := _MISSING.match(reason):
+        words = f"the field {missing[1]} is missing"
+    else:
+        words = in_plain_words(reason)
+    return f"{path}: {words}" if path else words

@@ -63,8 +63,11 @@ def confirm(*, yes: bool, folder: Path) -> None:
         raise KoordError(
             "the list is being repeated: try again in some seconds" if found.short else "no list waits for this"
         )
-    if not yes:
-        click.confirm("Are these objects gone from the cluster?", abort=True, err=True)
+    if not yes and not _is_confirmed():
+        raise KoordError(
+            "nothing was confirmed: the missing objects are not recorded as deleted, and effects stay stopped; "
+            "answer y if they are gone, or give --yes"
+        )
     confirmed = asyncio.run(request_lists(endpoints.nats, CONFIRM, msgspec.json.encode(seen))).short
     for short in confirmed:
         click.echo(f"confirmed: {short.missing} of {short.known} {short.resource} are gone")
@@ -72,6 +75,17 @@ def confirm(*, yes: bool, folder: Path) -> None:
         raise KoordError(
             f"the list of {', '.join(changed)} changed meanwhile: nothing of it was confirmed; see `koord cluster status`"
         )
+
+
+def _is_confirmed() -> bool:
+    """Asks; without a terminal or a line to read the answer is no."""
+    try:
+        return click.confirm("Are these objects gone from the cluster?", err=True)
+    except click.Abort as error:
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise
+        click.echo(err=True)
+        return False
 
 
 def unread_rows(unread: Sequence[Unread]) -> Iterator[tuple[str, str, str]]:

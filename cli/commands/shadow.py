@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from cli.supervisor.log_access import log_of
-from cli.terminal.durations import second
+from cli.terminal.durations import instant_of, second
 from cli.terminal.lazy_group import Group
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_table
@@ -21,7 +21,6 @@ from shared.events import Event, RecordedEvent
 from shared.events.cluster import InitialListCompleted
 from shared.events.log import ConfigApplied, WriterStarted
 from shared.events.scheduling import PlacementCompared
-from shared.kube.instants import instant_text
 from shared.log.admin.session import reading
 from shared.log.codec import Codec
 from shared.log.position import Position
@@ -145,7 +144,7 @@ def _render(found: ShadowReport, since: datetime | None) -> None:
     else:
         click.echo(
             f"{found.compared:,} placements of {whose}, evaluated by our profile {', '.join(found.profiles)}, "
-            f"{instant_text(found.first_ns)} to {instant_text(found.last_ns)}\n"
+            f"{instant_of(found.first_ns)} to {instant_of(found.last_ns)}\n"
         )
         gap = f"lower by {found.gap.p50} (p50), {found.gap.p90} (p90), {found.gap.max} (max)"
         rows = [
@@ -188,7 +187,7 @@ def _balance_rows(found: ShadowReport) -> Iterator[tuple[object, ...]]:
 
 
 def _render_worst(one: Worst) -> None:
-    click.echo(f"\n{one.pod} at {instant_text(one.at_ns)} ({one.event}): {one.gap} below ours")
+    click.echo(f"\n{one.pod} at {instant_of(one.at_ns)} ({one.event}): {one.gap} below ours")
     for mark, node, score, parts in (
         ("theirs", one.theirs, one.their_score, one.their_parts),
         ("ours  ", one.ours, one.score, one.parts),

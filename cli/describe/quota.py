@@ -3,6 +3,7 @@
 from cli.describe.describe_command import describe_command
 from cli.describe.description import Description, Table, Value
 from cli.describe.last_events import last_events
+from cli.quota import render
 from cli.quota.recorded_accounts import COMPUTED, accounts_in
 from cli.terminal import name_completion
 from cli.terminal.amounts import human_amount, human_amounts
@@ -46,6 +47,8 @@ async def describe(log: LogReader, name: str) -> Description:
         cells = [(row.resource, *(human_amount(row.resource, getattr(row, each)) for each in _AMOUNTS)) for row in rows]
         found["Resources"] = Table(("resource", *_AMOUNTS), cells, right=_AMOUNTS)
         found["Pods"] = _pods(projection, name)
+    if notes := list(render.notes_about(projection, name)):
+        found["Notes"] = "; ".join(notes)
     return {**found, "Events": await last_events(log, name, ("quota",))}
 
 

@@ -25,6 +25,7 @@ from cli.doctor.finding import Finding
 from cli.doctor.one_outage import one_for_each_outage
 from cli.doctor.received_announcements import ReceivedAnnouncements, about_forged
 from cli.quota.recorded_accounts import recorded_accounts_in
+from cli.quota.render import ignored as ignored_of_quotas
 from cli.quota.render import rejected as rejected_quotas
 from cli.scheduling.recorded_state import scheduler_state
 from cli.service_list import contexts as required_contexts
@@ -170,6 +171,7 @@ async def _log(endpoints: Endpoints, received: ReceivedAnnouncements | None) -> 
                 found += about_rejected_reservations(list(rejected_reservations(view)))
             if (ledger := await recorded_accounts_in(LogReader(database))) is not None:
                 found += check_cluster.about_rejected_quotas(list(rejected_quotas(ledger.projection)))
+                found += check_cluster.about_ignored_quota_annotations(list(ignored_of_quotas(ledger.projection)))
         async with _check("cluster", found):
             identified = await newest(database, "cluster", [ClusterIdentified])
             found += check_cluster.about_identity(identified)

@@ -199,6 +199,15 @@ def about_rejected_quotas(lines: Sequence[str]) -> Iterator[Finding]:
         yield Finding("warning", "configuration", what, "`koord get quotas` names all of them")
 
 
+def about_ignored_quota_annotations(lines: Sequence[str]) -> Iterator[Finding]:
+    """Names the quotas of which an annotation is ignored, each described in one line."""
+    for line in lines[:NAMED]:
+        yield Finding("warning", "configuration", line, "correct it: kubectl edit elasticquota")
+    if len(lines) > NAMED:
+        what = f"annotations of {len(lines) - NAMED} more quotas are ignored"
+        yield Finding("warning", "configuration", what, "`koord get quotas` names all of them")
+
+
 def about_ignored_reports(found: Sequence[Found]) -> Iterator[Finding]:
     """Names the nodes of which usage reports that cannot be true are ignored."""
     ignored = [one.record.event for one in found if isinstance(one.record.event, NodeReportsIgnored)]

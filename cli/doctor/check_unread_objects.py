@@ -31,7 +31,7 @@ def about_unread_objects(found: Iterable[UnreadObjects]) -> Iterator[Finding]:
 
 def about_rejected_reservations(found: Sequence[RejectedReservation]) -> Iterator[Finding]:
     """Names the Reservations that cannot be placed, or that no pod may use, as they are written."""
-    for name, _, node, problem in found[:NAMED]:
+    for name, _, _, node, problem in found[:NAMED]:
         state = f", on {node}, is for no pod" if node else " is not placed"
         remedy = f"correct it: kubectl edit reservation {name}"
         yield Finding("warning", "configuration", f"Reservation {name}{state}: {problem}", remedy)

@@ -40,6 +40,7 @@ class Kind(NamedTuple):
         name_of: item -> its name.
         draw: the table on a terminal, where it is more than its columns.
         listed_by: the command that lists them, where it is not `koord get PLURAL`.
+        join: the items of one name -> the object that programs get, where a kind has several items a name.
         watch: shows what it is given again and again until interrupted; adds `--watch`.
     """
 
@@ -51,6 +52,7 @@ class Kind(NamedTuple):
     name_of: Callable[[Any], str] = attrgetter("name")
     options: tuple[Callable[[Any], Any], ...] = ()
     draw: Callable[[Sequence[Any]], object] | None = None
+    join: Callable[[Sequence[Any]], object] | None = None
     watch: Callable[[Callable[[], Sequence[Any]], Format], None] | None = None
     complete: Callable[..., Any] | None = None
     listed_by: str = ""
@@ -174,7 +176,14 @@ def _print(kind: Kind, found: Sequence[Any], output: Format, *, is_one: bool, no
         right = [each.title for each in columns if each.is_right]
         show_table([each.title for each in columns], rows, header=not no_headers, right=right)
     else:
-        show(found[0] if is_one and len(found) == 1 else {"items": list(found)}, output)
+        show(_one(kind, found) if is_one else {"items": list(found)}, output)
+
+
+def _one(kind: Kind, found: Sequence[Any]) -> object:
+    """Returns the object of a name, as kubectl prints it; a list where several namespaces have it."""
+    if kind.join is not None:
+        return kind.join(found)
+    return found[0] if len(found) == 1 else {"items": list(found)}
 
 
 def _full_name(kind: Kind, item: Any) -> str:

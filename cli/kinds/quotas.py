@@ -20,9 +20,15 @@ async def read(postgres: str, at: datetime | None = None) -> Sequence[OverviewRo
     found = await accounts(postgres, at)
     if found.is_computed:
         click.echo(COMPUTED, err=True)
-    for line in render.rejected(found.projection):
+    for line in (*render.rejected(found.projection), *render.ignored(found.projection)):
         click.echo(line, err=True)
     return overview(found.projection)
+
+
+def _joined(rows: Sequence[OverviewRow]) -> dict[str, object]:
+    """Returns the rows of one quota as one object, its amounts by resource."""
+    own = {field: getattr(rows[0], field) for field in ("quota", "tree", "parent", "depth")}
+    return {**own, "resources": {row.resource: {each: getattr(row, each) for each in render.AMOUNTS} for row in rows}}
 
 
 def _amount(field: str) -> Callable[[Any], str]:
@@ -43,6 +49,7 @@ KIND = Kind(
     name_of=attrgetter("quota"),
     options=(at_option,),
     draw=live_tree.draw,
+    join=_joined,
     watch=live_tree.watch,
     complete=name_completion.quotas,
 )

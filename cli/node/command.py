@@ -8,8 +8,10 @@ import click
 import msgspec
 
 from cli.node.ignored_reports import CONTEXT, describe_ignored, ignored_reports_of, remedy_of
+from cli.recorded_instant import require_past
 from cli.supervisor.log_access import log_of
 from cli.terminal import name_completion
+from cli.terminal.durations import instant, second
 from cli.terminal.object_name import cluster_name
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_table
@@ -79,8 +81,9 @@ async def explained(log: LogReader, name: str, at: datetime | None = None) -> No
     """Returns the decision in force on a node.
 
     Raises:
-        KoordError: there was none, or the log does not reach back so far.
+        KoordError: there was none, or the log does not reach back or forward so far.
     """
+    await require_past(log, at)
     newest: tuple[int, bytes] | None = None
     if CONTEXT in await log.contexts():
         kind, limit = "NodeOvercommitted", None if at is not None else 1
@@ -120,10 +123,10 @@ async def _why_nothing(log: LogReader, name: str, at: datetime | None) -> str:
     if "cluster" in await log.contexts():
         async for row in log.rows(context="cluster", kind="NodeObserved", key=name, newest=1):
             if at is not None:
-                return f"node {name}: nothing was decided before {at.isoformat()}; see `koord events --key {name}`"
+                return f"node {name}: nothing was decided before {instant(at)}; see `koord events --key {name}`"
             return (
-                f"node {name}: no batch or mid resources were decided yet (last observed at {row.at:%Y-%m-%d %H:%M:%S} "
-                "UTC); `koord get configs` shows whether over-commitment is in force"
+                f"node {name}: no batch or mid resources were decided yet (last observed at {second(row.at)}); "
+                "`koord get configs` shows whether over-commitment is in force"
             )
     return f"there is no node {name!r}; `koord get nodes` shows those there are"
 

@@ -43,12 +43,18 @@ _CHANGE = re.compile(r"(?P<quota>[^=]+)\.(?P<field>min|max|weight)\.(?P<resource
 @output_option
 @folder_option
 def explain(*, name: str, at: datetime | None, output: Format, folder: Path) -> None:
-    """Write out the computation of a quota's runtime, and its pods."""
-    found = explain_quota(_accounts(folder, at).projection, name)
+    """Write out the computation of a quota's runtime, and its pods.
+
+    Also the objects of its name that are rejected, and its annotations that are ignored.
+    """
+    projection = _accounts(folder, at).projection
+    found = explain_quota(projection, name)
     if output == "table":
         click.echo(render.explained(found), nl=False)
     else:
         show(found, output)
+    for line in render.notes_about(projection, name):
+        click.echo(line, err=output != "table")
 
 
 @click.command

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
 from cli.quota.rebuild_state import fold_log, settings_of
+from cli.recorded_instant import require_past
 from cli.recorded_projection import read_into
 from cli.terminal.durations import second
 from cli.terminal.progress import progress
@@ -51,7 +52,7 @@ async def accounts(postgres: str, until: datetime | None = None) -> Accounts:
     """Reads the accounts as of the log's head, or of an instant.
 
     Raises:
-        KoordError: the log begins after that instant.
+        KoordError: the log begins after that instant, or has not reached it.
     """
     async with reading(postgres) as log:
         return await accounts_in(log, until)
@@ -59,6 +60,7 @@ async def accounts(postgres: str, until: datetime | None = None) -> Accounts:
 
 async def accounts_in(log: LogReader, until: datetime | None = None) -> Accounts:
     """Does the same from an open log."""
+    await require_past(log, until)
     upto = await _upto(log, until)
     if not upto:
         computed = await fold_log(log, until)

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from cli.terminal.amounts import UNLIMITED, human_amount, human_amounts
+from cli.terminal.amounts import UNLIMITED, exact_amount, human_amount, human_amounts
 from services.quota_ledger.accounting.ledger_projection import LedgerProjection
 from services.quota_ledger.explain.explain_runtime import ChildShare, ExplainedPod, LevelShares, RuntimeExplanation
 from services.quota_ledger.explain.quota_overview import OverviewRow
 from services.quota_ledger.explain.quota_shortfall_of_pod import PodExplanation
 from shared.domain.amounts import nonzero, sub
-from shared.kube.quantity_text import amount_text
 
 BAR = 20
 
@@ -16,11 +15,6 @@ BAR = 20
 def amount(resource: str, size: int | None) -> str:
     """An amount for people; `-` where there is none."""
     return "-" if size is None else human_amount(resource, size)
-
-
-def exact(resource: str, size: int) -> str:
-    """An amount of which sums are written out: not rounded."""
-    return "unlimited" if size >= UNLIMITED else amount_text(resource, size)
 
 
 AMOUNTS = ("min", "max", "runtime", "used", "borrowed", "lent", "waiting")
@@ -44,10 +38,28 @@ def name(line: OverviewRow) -> str:
 
 
 def rejected(projection: LedgerProjection) -> Iterator[str]:
-    """A line for each quota whose newest object is rejected, with the reason."""
+    """A line for each rejected object, with the reason."""
     for name, reason in sorted(projection.rejected.items()):
         force = "its last valid declaration stays in force" if name in projection.tree_of else "its pods wait"
         yield f"Quota {name} is rejected, and {force}: {reason}"
+    for _, duplicates in sorted(projection.duplicates.items()):
+        for key, reason in sorted(duplicates.items()):
+            yield f"ElasticQuota {key.partition('/')[2]} is rejected: {reason}"
+
+
+def ignored(projection: LedgerProjection) -> Iterator[str]:
+    """A line for each quota of which an annotation is ignored, with what it should be."""
+    for name, quota in sorted(projection.lookup.quotas.items()):
+        yield from (f"Quota {name}: {fault}" for fault in quota.ignored)
+
+
+def notes_about(projection: LedgerProjection, name: str) -> Iterator[str]:
+    """A line for each object of a quota's name that is rejected, and for each annotation of the quota that is ignored."""
+    for key, reason in sorted(projection.duplicates.get(name, {}).items()):
+        yield f"ElasticQuota {key.partition('/')[2]} is rejected: {reason}"
+    declared = projection.lookup.quotas.get(name)
+    if declared is not None:
+        yield from (f"Ignored: {fault}" for fault in declared.ignored)
 
 
 def bar(line: OverviewRow) -> str:
@@ -149,7 +161,7 @@ def _or_ending_pods(found: PodExplanation) -> str:
 
 def _level(level: LevelShares) -> Iterator[str]:
     def of(size: int) -> str:
-        return exact(level.resource, size)
+        return exact_amount(level.resource, size)
 
     taken = "".join(f" - {of(size)} that {name} uses" for name, size in level.reserved.items())
     there = f"{of(level.total)}{taken} = {of(level.capacity)}" if taken else of(level.capacity)

@@ -17,6 +17,7 @@ from services.scheduler.explain.waiting_pods import WaitingPod, waiting_pods
 from services.scheduler.plugins.registry import text
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.events.scheduling import ClassEvaluated, CycleDecided
+from shared.kube.instants import SECOND, BadTime, instant_ns, instant_text
 from shared.log.codec import Codec
 from shared.log.reader import LogReader
 
@@ -49,7 +50,8 @@ class PendingPod(msgspec.Struct, frozen=True):
         state: code of the reason for which it is not tried at present, or `InQueue`; `Rejected` for a Reservation that
             cannot be placed as it is written.
         waits_for: the same in words, with the plugin, quota, gang or Reservation.
-        since: instant of its first observation; empty where the log no longer has it.
+        since: instant of its first observation; empty where the log no longer has it. Of a rejected Reservation its
+            creation.
         nodes: number of nodes at the last attempt; refused_by: its reasons.
         short: what its quota lacks for it: resource -> amount.
         last_attempt, next_attempt: instants; empty for none.
@@ -108,7 +110,7 @@ def _rejected(each: RejectedReservation) -> PendingPod:
         place=0,
         state="Rejected",
         waits_for=f"it is not placed: {each.problem}",
-        since="",
+        since=_instant_or_nothing(each.created),
         quota="",
         gang="",
         priority=0,
@@ -122,6 +124,14 @@ def _rejected(each: RejectedReservation) -> PendingPod:
         refused_by=(),
         short={},
     )
+
+
+def _instant_or_nothing(text: str) -> str:
+    """Returns an instant that an object has; empty for a text that is none."""
+    try:
+        return instant_text(instant_ns(text) // SECOND * SECOND)
+    except BadTime:
+        return ""
 
 
 def _with_estimates(

@@ -128,7 +128,9 @@ async def explain_reservation(log: LogReader, view: SchedulerState, name: str) -
     try:
         found = read_reservation(body)
     except UnreadableReservation as error:
-        raise KoordError(f"Reservation {name} cannot be read: {error.fault}; correct the object") from error
+        raise KoordError(
+            f"Reservation {name} cannot be read: {error.fault}; correct the field: kubectl edit reservation {name}"
+        ) from error
     uid = found.metadata.uid
     waiting = waiting_pods(view, rules_in_force(view), time.time_ns())
     own = await pending_in(log, view, [each for each in waiting if each.record.uid == uid])

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from contextlib import suppress
 
-from shared.kube.quantity import BadQuantity, amount, milli_text, nanos
+from shared.kube.quantity import BadQuantity, amount, bytes_text, milli_text, nanos
 from shared.kube.quantity_text import amount_text
 
 UNLIMITED = (2**63 - 1) // 5
@@ -25,12 +25,22 @@ def human_amount(resource: str, size: int | None) -> str:
     """
     if size is None or size >= UNLIMITED:
         return "unlimited"
-    name = resource.rpartition("/")[2].removeprefix("batch-").removeprefix("mid-")
     if resource == "cpu":
         return milli_text(size)
-    if name.startswith(_BYTES) or resource in _GPU_MEMORY:
-        return _bytes(size)
-    return amount_text(resource, size)
+    return _bytes(size) if is_in_bytes(resource) else amount_text(resource, size)
+
+
+def exact_amount(resource: str, size: int) -> str:
+    """Returns an amount that is not rounded, bytes in the largest unit of which there is a whole number: for sums."""
+    if size >= UNLIMITED:
+        return "unlimited"
+    return bytes_text(size) if is_in_bytes(resource) else amount_text(resource, size)
+
+
+def is_in_bytes(resource: str) -> bool:
+    """Reports whether a resource is counted in bytes."""
+    name = resource.rpartition("/")[2].removeprefix("batch-").removeprefix("mid-")
+    return name.startswith(_BYTES) or resource in _GPU_MEMORY
 
 
 def readable_amounts(quantities: Mapping[str, str] | None) -> dict[str, int]:

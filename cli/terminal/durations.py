@@ -2,6 +2,8 @@
 
 from datetime import UTC, datetime
 
+from shared.kube.instants import millisecond_text
+
 
 def instant(at: datetime) -> str:
     """An instant in UTC with date and zone, to the millisecond, as `--since` takes it: `2026-03-01T12:00:00.250Z`."""
@@ -10,7 +12,7 @@ def instant(at: datetime) -> str:
 
 def instant_of(ns: int) -> str:
     """Does the same for nanoseconds since the epoch."""
-    return instant(datetime.fromtimestamp(ns / 10**9, UTC))
+    return millisecond_text(ns)
 
 
 def second(at: datetime) -> str:

@@ -22,6 +22,9 @@ KINDS = {
         "Explain why a node takes no or few pods, and why its batch resources are what they are.",
     ),
     "pod": Entry("cli.commands.why_pod", "pod", "Explain where a pod is placed, or why it waits."),
+    "quota": Entry(
+        "cli.quota.command", "explain", "Explain a quota's runtime, its pods, and what of its objects is not followed."
+    ),
     "reservation": Entry(
         "cli.scheduling.why_reservation",
         "reservation",

@@ -15,6 +15,7 @@ from services.quota_ledger.decide.charge import charge
 from services.quota_ledger.decide.decide_ledger_events import overuse, postings, runtimes, structure
 from services.quota_ledger.decide.pod_changes import MAX_PODS
 from services.quota_ledger.decide.profile_quotas import profile_quotas
+from services.quota_ledger.decide.quota_object_events import object_events
 from services.quota_ledger.decide.quota_status import statuses
 from services.quota_ledger.http_api.upstream_quota_debug_api import serving
 from services.quota_ledger.metrics import QuotaMetrics
@@ -45,6 +46,7 @@ class Leader:
         self._inbox = ChargeInbox(runtime.follower.wake, asyncio.get_running_loop().time)
         self._next_check_ns = 0
         self._parts = 0
+        self._noted_at = -1
         registry = runtime.metrics.registry
         self._metrics = QuotaMetrics(registry)
         runtime.metrics.texts.append(self._metrics.page)
@@ -130,6 +132,7 @@ class Leader:
             self._parts = PARTS
             worked = await self._append(overuse(state, self._settings, now_ns))
             worked = await self._append(profile_quotas(state, now_ns)) or worked
+            worked = await self._note_objects(now_ns) or worked
         if self._parts == 0:
             return worked
         self._parts -= 1
@@ -142,6 +145,16 @@ class Leader:
             return True
         self._parts = 0
         return worked
+
+    async def _note_objects(self, now_ns: int) -> bool:
+        """Writes the Kubernetes Events about quotas, once any of them has changed."""
+        changes = self._state.structure_changes
+        if changes == self._noted_at:
+            return False
+        if not await self._append(object_events(self._state, now_ns)):
+            self._noted_at = changes
+            return False
+        return True
 
 
 async def lead(runtime: Runtime) -> None:

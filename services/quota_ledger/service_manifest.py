@@ -1,11 +1,18 @@
 """The contexts and subjects of the quota ledger, and the intents that it may record."""
 
+from shared.domain.desired_kubernetes_event import FIELDS
 from shared.domain.quota_charge import SUBJECT
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.kube.elastic_quota import PREFIX
-from shared.kube.resource_names import GUIDE_QUOTAS, QUOTA_PROFILES, QUOTAS
+from shared.kube.resource_names import GUIDE_QUOTAS, KUBERNETES_EVENTS, QUOTA_PROFILES, QUOTAS
 from shared.runtime.intent_rights import EVICT, IntentRight
 from shared.runtime.manifest import Manifest
+
+COMPONENT = "koordstream/quota-ledger"
+"""Reporter of its Kubernetes Events."""
+
+OBJECT_EVENTS = "*/koordstream-quota.*"
+"""The Kubernetes Events about ElasticQuotas, each in the namespace of its object."""
 
 _NUMBERS = (f"metadata.annotations.{PREFIX}*", "status.used")
 
@@ -25,5 +32,7 @@ MANIFEST = Manifest(
             QUOTAS,
             fields=("metadata.labels", f"metadata.annotations.{PREFIX}*", "spec.min", "spec.max"),
         ),
+        IntentRight(ObjectDesired, KUBERNETES_EVENTS, fields=FIELDS, name=OBJECT_EVENTS),
+        IntentRight(ObjectDesired, KUBERNETES_EVENTS, deletes=True, name=OBJECT_EVENTS),
     ),
 )

@@ -14,6 +14,7 @@ import msgspec
 
 from shared.errors import KoordError
 from shared.kube.meta import KubeStruct
+from shared.type_error_words import field_fault
 
 OBJECT = "default"
 """Name of the only ClusterNetworkTopology that is read."""
@@ -95,7 +96,9 @@ def read_layers(topology: Mapping[str, Any]) -> tuple[Layer, ...]:
     try:
         found = msgspec.convert(topology, _Topology)
     except msgspec.ValidationError as error:
-        raise BadNetworkTopology(f"ClusterNetworkTopology {OBJECT} cannot be read: {error}") from error
+        raise BadNetworkTopology(
+            f"ClusterNetworkTopology {OBJECT} cannot be read: {field_fault(error)}; correct it"
+        ) from error
     by_name = {each.topology_layer: each for each in found.spec.network_topology_spec}
     if NODE_LAYER not in by_name:
         raise BadNetworkTopology(

@@ -23,6 +23,7 @@ from shared.kube.node import Taint
 from shared.kube.pod import Container, Pod, PodSpec, PodStatus, Quantities, ResourceRequirements
 from shared.kube.quantity import NANO, BadQuantity, nanos
 from shared.kube.selectors import LabelSelector
+from shared.type_error_words import field_fault
 
 ORDER = "scheduling.koordinator.sh/reservation-order"
 RESTRICTED_OPTIONS = "scheduling.koordinator.sh/reservation-restricted-options"
@@ -193,7 +194,7 @@ class UnreadableReservation(KoordError):
     """
 
     def __init__(self, fault: str) -> None:
-        super().__init__(f"the object cannot be read: {fault}")
+        super().__init__(f"the object cannot be read: {fault}; correct the field")
         self.fault = fault
 
 
@@ -206,7 +207,7 @@ def read_reservation(body: Mapping[str, Any]) -> Reservation:
     try:
         return read_object(body, Reservation)
     except msgspec.ValidationError as error:
-        raise UnreadableReservation(str(error)) from error
+        raise UnreadableReservation(field_fault(error)) from error
 
 
 def problem_of(reservation: Reservation) -> str:
@@ -229,7 +230,7 @@ def problem_of_amounts(reservation: Reservation) -> str:
     except BadQuantity as error:
         return str(error)
     except msgspec.MsgspecError as error:
-        return f"annotation {RESIZE} cannot be read: {error}"
+        return f"annotation {RESIZE} cannot be read: {field_fault(error)}; correct or remove it"
     return ""
 
 
@@ -261,15 +262,20 @@ def problem_of_use(reservation: Reservation) -> str:
     for number, owner in enumerate(reservation.spec.owners):
         if owner.label_selector is not None and (problem := problem_of_selector(owner.label_selector)):
             return f"spec.owners[{number}].labelSelector: {problem}"
-    try:
-        restricted_resources(reservation)
-        for text in inner_reserved(reservation).values():
-            nanos(text)
-    except BadQuantity as error:
-        return str(error)
-    except msgspec.MsgspecError as error:
-        return f"an annotation of the reservation cannot be read: {error}"
+    for name, amounts_of in ((RESTRICTED_OPTIONS, _restricted), (INNER_RESERVED, inner_reserved)):
+        try:
+            for text in amounts_of(reservation).values():
+                nanos(text)
+        except BadQuantity as error:
+            return f"annotation {name}: {error}"
+        except msgspec.MsgspecError as error:
+            return f"annotation {name} cannot be read: {field_fault(error)}; correct or remove it"
     return ""
+
+
+def _restricted(reservation: Reservation) -> Quantities:
+    restricted_resources(reservation)
+    return {}
 
 
 def _check(name: str, text: str) -> None:

@@ -65,13 +65,19 @@ class QuotaDeleted(Event, frozen=True, tag="koord.quota.QuotaDeleted.v1"):
 
 
 class QuotaRejected(Event, frozen=True, tag="koord.quota.QuotaRejected.v1"):
-    """A quota's object breaks a rule; the last good declaration stays in force. Empty `reason`: it no longer does."""
+    """A quota's object breaks a rule; the last good declaration stays in force. Empty `reason`: it no longer does.
+
+    Attributes:
+        object: `resource/namespace/name` of an object that another one of the name, which is older, keeps out; empty
+            for the object that has the name.
+    """
 
     KEY: ClassVar[str] = "quota"
 
     quota: str
     code: str = ""
     reason: str = ""
+    object: str = ""
 
 
 class PodAttached(Event, frozen=True, tag="koord.quota.PodAttached.v1"):

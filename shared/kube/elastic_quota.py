@@ -55,6 +55,7 @@ class DeclaredQuota(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
         total: capacity of a whole tree, on its root quota; None when absent or unreadable.
         namespaces: pods in them belong to this quota without a label.
         uid: of the object; a quota that is created again under the same name has another uid.
+        ignored: the annotations that cannot be read and have no effect, with what they should be.
     """
 
     name: str
@@ -73,6 +74,7 @@ class DeclaredQuota(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     total: dict[str, int] | None = None
     namespaces: tuple[str, ...] = ()
     deleting: bool = False
+    ignored: tuple[str, ...] = ()
 
 
 def resource_list(metadata: Mapping[str, Any], suffix: str) -> dict[str, int] | None:
@@ -121,6 +123,7 @@ def declared(raw: Mapping[str, Any]) -> DeclaredQuota:
         total=_readable(metadata, "total-resource"),
         namespaces=namespaces_of(metadata),
         deleting=bool(metadata.get("deletionTimestamp")),
+        ignored=ignored_annotations(metadata),
     )
 
 
@@ -146,14 +149,33 @@ def spec_amounts(quantities: Mapping[str, Any] | None) -> dict[str, int]:
 
 def namespaces_of(metadata: Mapping[str, Any]) -> tuple[str, ...]:
     """Returns the namespaces bound to a quota; none when the annotation cannot be read."""
+    return _bound_namespaces(metadata) or ()
+
+
+def ignored_annotations(metadata: Mapping[str, Any]) -> tuple[str, ...]:
+    """Returns the annotations that cannot be read and that no rule rejects, each with what it should be."""
+    found = []
+    if _bound_namespaces(metadata) is None:
+        name = PREFIX + "namespaces"
+        found.append(
+            f"annotation {name} is {metadata['annotations'][name]!r} and binds no namespace; "
+            'give a JSON list of names, such as ["dev", "test"]'
+        )
+    try:
+        resource_list(metadata, "total-resource")
+    except BadResourceList as error:
+        found.append(str(error))
+    return tuple(found)
+
+
+def _bound_namespaces(metadata: Mapping[str, Any]) -> tuple[str, ...] | None:
     text = (metadata.get("annotations") or {}).get(PREFIX + "namespaces")
     if not text:
         return ()
-    try:
+    with contextlib.suppress(msgspec.MsgspecError):
         read: tuple[str, ...] = read_json(text, tuple[str, ...])
-    except msgspec.MsgspecError:
-        return ()
-    return read
+        return read
+    return None
 
 
 def _readable(metadata: Mapping[str, Any], suffix: str) -> dict[str, int] | None:

@@ -44,6 +44,11 @@ def instant_text(ns: int) -> str:
     return text + (f".{fraction:09d}".rstrip("0") if fraction else "") + "Z"
 
 
+def millisecond_text(ns: int) -> str:
+    """Formats an instant as RFC 3339 in UTC to the millisecond, always with three digits: `2026-05-01T20:06:42.500Z`."""
+    return instant_text(ns // SECOND * SECOND)[:-1] + f".{ns % SECOND // 10**6:03d}Z"
+
+
 @lru_cache(maxsize=4096)
 def duration_ns(text: str) -> int:
     """Parses a Go duration to nanoseconds: `"5m0s"` -> 300_000_000_000.

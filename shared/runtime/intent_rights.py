@@ -30,7 +30,8 @@ class IntentRight(NamedTuple):
         fields: of a desired state: the fields it may set, as dotted paths with all that lies below them; a path that
             ends in `*` names every field that begins so. An ObjectDesired without fields makes the object exist.
         deletes: an ObjectDesired that removes the object, not one that writes it.
-        name: the only object it may name; one that ends in `*` names every object that begins so; empty for all.
+        name: the only object it may name; one that ends in `*` names every object that begins so, and one that begins
+            with `*/` names it in any namespace; empty for all.
     """
 
     intent: type[Event]
@@ -63,7 +64,7 @@ def refusal(context: str, rights: Iterable[IntentRight], event: Event) -> str:
         if right.intent is type(event)
         and f"{right.resource}/{right.subresource}".removesuffix("/") == what
         and right.deletes == deletes
-        and (not right.name or covers(right.name, name))
+        and (not right.name or names(right.name, name))
     ]
     if not found:
         verb = "delete" if deletes else "write"
@@ -98,6 +99,14 @@ def undeclared_field(written: Mapping[str, Any], prefixes: tuple[str, ...], path
         if deeper := undeclared_field(value, within, f"{here}."):
             return deeper
     return ""
+
+
+def names(pattern: str, name: str) -> bool:
+    """Reports whether the name of a right names an object, `namespace/name`."""
+    if pattern.startswith("*/"):
+        namespace, _, own = name.partition("/")
+        return bool(namespace) and covers(pattern[2:], own)
+    return covers(pattern, name)
 
 
 def covers(prefix: str, path: str) -> bool:

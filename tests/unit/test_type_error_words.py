@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from shared.type_error_words import in_plain_words
+from shared.type_error_words import field_fault, in_plain_words
 
 
 @pytest.mark.parametrize(
@@ -25,3 +25,29 @@ def test_the_types_are_those_of_json(value: object, kind: object, words: str) ->
 
 def test_a_message_about_something_else_is_unchanged() -> None:
     assert in_plain_words("Expected `int` >= 1") == "Expected `int` >= 1"
+
+
+class _Template(msgspec.Struct):
+    spec: dict[str, list[int]] = {}
+    name: str = msgspec.field(name="nodeName", default="")
+
+
+class _Needs(msgspec.Struct):
+    name: str
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "words"),
+    [
+        ('{"spec": {"a": [1, "2"]}}', _Template, "spec[...][1]: expected a whole number, got a string"),
+        ('{"nodeName": 3}', _Template, "nodeName: expected a string, got a whole number"),
+        ("[]", _Template, "expected an object, got a list"),
+        ("{}", _Needs, "the field name is missing"),
+        ("{'a': 1}", _Template, "it is no JSON: object keys must be strings (byte 1)"),
+        ('{"spec"', _Template, "it is no JSON: its end is missing"),
+    ],
+)
+def test_a_fault_names_the_field_as_a_user_writes_it(text: str, kind: type, words: str) -> None:
+    with pytest.raises(msgspec.MsgspecError) as raised:
+        msgspec.json.decode(text, type=kind)
+    assert field_fault(raised.value) == words

@@ -49,6 +49,7 @@ class LedgerProjection(PodPostings):
         tree_of: quota -> its tree id.
         overuse: quota -> the clock of its overuse.
         rejected: quota -> the reason why its object is not followed.
+        duplicates: quota -> key of each newer object of its name -> the reason why that one is not followed.
         lookup: finds the quota of a pod among the declared ones.
     """
 
@@ -66,6 +67,7 @@ class LedgerProjection(PodPostings):
         self.tree_of: dict[str, str] = {}
         self.overuse: dict[str, OveruseClock] = {}
         self.rejected: dict[str, str] = {}
+        self.duplicates: dict[str, dict[str, str]] = {}
         self.balances = Balances()
 
     def empty(self) -> "LedgerProjection":
@@ -137,7 +139,7 @@ class LedgerProjection(PodPostings):
     def _clear(self) -> None:
         for uid in list(self.pods):
             self.table.detach(uid)
-        for fields in (self.trees, self.tree_of, self.overuse, self.rejected):
+        for fields in (self.trees, self.tree_of, self.overuse, self.rejected, self.duplicates):
             fields.clear()
         self.tree("")
         self.lookup, self.balances = QuotaLookup(default_group=self._default_group), Balances()
@@ -150,10 +152,17 @@ class LedgerProjection(PodPostings):
                 self.overuse[quota] = OveruseClock(name, at)
             case OveruseEnded(quota=quota):
                 self.overuse.pop(quota, None)
-            case QuotaRejected(quota=quota, reason=reason):
+            case QuotaRejected(quota=quota, reason=reason, object=""):
                 self.rejected[quota] = reason
                 if not reason:
                     del self.rejected[quota]
+            case QuotaRejected(quota=quota, reason="", object=key):
+                left = self.duplicates.get(quota, {})
+                left.pop(key, None)
+                if not left:
+                    self.duplicates.pop(quota, None)
+            case QuotaRejected(quota=quota, reason=reason, object=key):
+                self.duplicates.setdefault(quota, {})[key] = reason
 
     def _quota_changed(self, event: QuotaDeclared | QuotaUpdated | QuotaReparented | QuotaDeleted) -> list[Posting]:
         name, quota, tree = event.tree, event.quota, self.tree(event.tree)

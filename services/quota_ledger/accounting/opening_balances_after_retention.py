@@ -72,6 +72,9 @@ def entries_of(projection: LedgerProjection) -> Iterator[Entry]:
         yield OveruseStarted(quota=quota, resources=(), at_ns=clock.since_ns, tree=clock.tree)
     for quota, reason in sorted(projection.rejected.items()):
         yield QuotaRejected(quota=quota, reason=reason)
+    for quota, duplicates in sorted(projection.duplicates.items()):
+        for key, reason in sorted(duplicates.items()):
+            yield QuotaRejected(quota=quota, reason=reason, object=key)
 
 
 def _pods(projection: LedgerProjection) -> Iterator[Entry]:

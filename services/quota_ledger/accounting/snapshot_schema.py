@@ -44,6 +44,7 @@ class ProjectionSnapshot(msgspec.Struct, frozen=True):
     pods: dict[str, tuple[str, AttachedPod]]
     overuse: dict[str, OveruseClock]
     rejected: dict[str, str]
+    duplicates: dict[str, dict[str, str]]
 
 
 def snapshot_of(projection: LedgerProjection) -> ProjectionSnapshot:
@@ -54,6 +55,7 @@ def snapshot_of(projection: LedgerProjection) -> ProjectionSnapshot:
         pods={uid: (pods.name(uid), pod) for uid, pod in pods.items()},
         overuse=projection.overuse,
         rejected=projection.rejected,
+        duplicates=projection.duplicates,
     )
 
 
@@ -75,6 +77,7 @@ def restore_into(projection: LedgerProjection, snapshot: ProjectionSnapshot) -> 
         projection.balances.post(_supply(name, tree))
     projection.overuse.update(snapshot.overuse)
     projection.rejected.update(snapshot.rejected)
+    projection.duplicates.update(snapshot.duplicates)
 
 
 def _restore_pods(projection: LedgerProjection, pods: Mapping[str, tuple[str, AttachedPod]]) -> None:

@@ -89,10 +89,10 @@ class _Charges:
         observed = self._entries[uid].observed
         if not self._rules.rejected_waits or pod.matched_by != "default" or observed is None:
             return None
-        name = self._state.rejected_quota_of(observed.namespace, observed.label)
-        if not name:
+        found = self._state.rejection_for(observed.namespace, observed.label)
+        if found is None:
             return None
-        reason = self._state.projection.rejected[name]
+        name, reason = found
         return QuotaShort(
             quota=name, stage=REJECTED, short={}, message=f"its quota {name} is rejected, and it waits: {reason}"
         )

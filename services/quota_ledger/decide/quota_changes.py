@@ -18,6 +18,9 @@ from shared.events.quota import (
 )
 from shared.kube.elastic_quota import RESERVED, DeclaredQuota
 
+DUPLICATE = "exists"
+"""Code of an object whose name an older one has, as of the webhook that would have refused it."""
+
 LAST = 1_000
 """Sorts quotas that are deleted behind all others."""
 
@@ -35,6 +38,7 @@ def quota_events(state: LedgerState, settings: LedgerSettings) -> Iterator[Event
         code, reason = (error.code, error.reason) if error else (refused.code, str(refused)) if refused else ("", "")
         if projection.rejected.get(name, "") != reason:
             yield QuotaRejected(quota=name, code=code, reason=reason)
+        yield from _duplicates(state, name)
         if quota is None:
             if before is not None and not topology.children.get(name):
                 yield from _deleted(state, topology, before)
@@ -49,6 +53,15 @@ def quota_events(state: LedgerState, settings: LedgerSettings) -> Iterator[Event
             yield QuotaReparented(quota=name, declared=quota, tree=tree)
         else:
             yield QuotaUpdated(quota=name, declared=quota, tree=tree)
+
+
+def _duplicates(state: LedgerState, name: str) -> Iterator[QuotaRejected]:
+    """Yields the objects of a name that an older one keeps out, and those that are no longer kept out."""
+    recorded, found = state.projection.duplicates.get(name, {}), state.duplicates_of(name)
+    for key in sorted(recorded.keys() | found.keys()):
+        reason = found.get(key, "")
+        if recorded.get(key, "") != reason:
+            yield QuotaRejected(quota=name, code=DUPLICATE if reason else "", reason=reason, object=key)
 
 
 def _refused(

@@ -65,8 +65,9 @@ def explain_pod(projection: LedgerProjection, uid: str, rules: AdmissionRules, l
     missing_quota = label if is_missing else ""
     if pod.charged:
         return PodExplanation(name, pod.quota, pod.matched_by, "used", missing_quota=missing_quota)
-    if rules.rejected_waits and pod.matched_by == "default" and label in projection.rejected:
-        return PodExplanation(name, label, "label", "rejected", text=projection.rejected[label])
+    if rules.rejected_waits and pod.matched_by == "default" and (found := _rejection(projection, name, label)):
+        quota, reason = found
+        return PodExplanation(name, quota, "label" if label else "namespace", "rejected", text=reason)
     short = shortfall(tree, pod.quota, pod.request, preemptible=pod.preemptible, rules=rules)
     if short is None:
         return PodExplanation(name, pod.quota, pod.matched_by, "fits", missing_quota=missing_quota)
@@ -86,6 +87,18 @@ def explain_pod(projection: LedgerProjection, uid: str, rules: AdmissionRules, l
         bound=bound,
         borrowers={} if bounded_by else _borrowers(tree, short.quota, missing),
     )
+
+
+def _rejection(projection: LedgerProjection, pod: str, label: str) -> tuple[str, str] | None:
+    """Returns the rejected quota of a pod and the reason: the one that its label names, or that of its namespace."""
+    namespace = pod.partition("/")[0]
+    quota = label or namespace
+    if quota in projection.rejected and quota not in projection.lookup.quotas:
+        return quota, projection.rejected[quota]
+    for key, reason in () if label else projection.duplicates.get(quota, {}).items():
+        if key.split("/")[1] == namespace:
+            return quota, reason
+    return None
 
 
 def _bound(tree: QuotaTree, short: Shortfall) -> tuple[str, Amounts]:

@@ -12,7 +12,7 @@ from services.quota_ledger.accounting.snapshot_schema import ProjectionSnapshot,
 from services.quota_ledger.pods.observed_pod import ObservedPod
 from services.quota_ledger.state.fold_pods import PodFold
 from services.quota_ledger.state.fold_quotas import QuotaFold, namespaces_of
-from services.quota_ledger.state.ledger_state_fields import ObjectError, Placement
+from services.quota_ledger.state.ledger_state_fields import ObjectError, Placement, QuotaObject
 from services.quota_ledger.state.profile_resources import ProfilesSnapshot
 from services.quota_ledger.state.published_status import PublishedPatch
 from shared.domain.amounts import Amounts
@@ -75,7 +75,7 @@ FOLDED: dict[str, tuple[type[Event], ...]] = {
 class LedgerState(QuotaFold, PodFold):
     """A fold over `cluster`, `scheduling` and `quota`; `StateFields` lists its fields."""
 
-    SCHEMA: ClassVar[int] = 8
+    SCHEMA: ClassVar[int] = 9
 
     def __init__(self, *, scales_min: bool = True, guarantees: bool = False, default_group: bool = True) -> None:
         super().__init__(scales_min=scales_min, guarantees=guarantees, default_group=default_group)
@@ -102,6 +102,7 @@ class LedgerState(QuotaFold, PodFold):
             projection=snapshot_of(self.projection),
             published=self.published.patches,
             profiles=self.profiles.snapshot(),
+            quota_objects=self.quota_objects,
             objects=self.objects,
             object_errors=self.object_errors,
             present_numbers=self.present_numbers,
@@ -125,15 +126,15 @@ class LedgerState(QuotaFold, PodFold):
         self.positions, self.cycle_saw = snapshot.positions, snapshot.cycle_saw
         self.epoch, self.cycle = snapshot.epoch, snapshot.cycle
         self.objects, self.nodes, self.placements = snapshot.objects, snapshot.nodes, snapshot.placements
-        self.pod_groups = snapshot.pod_groups
+        self.pod_groups, self.quota_objects = snapshot.pod_groups, snapshot.quota_objects
         self.object_errors, self.present_numbers = snapshot.object_errors, snapshot.present_numbers
         for uid, (name, started_s, since, pod) in snapshot.pods.items():
             self.pods.observe(uid, name, pod, started_s, since)
         restore_into(self.projection, snapshot.projection)
         self.published.patches.update(snapshot.published)
         self.profiles.restore(snapshot.profiles)
-        for key, quota in self.objects.items():
-            self._keys_of.setdefault(quota.name, {})[key] = None
+        for key, seen in self.quota_objects.items():
+            self._keys_of.setdefault(seen.name, {})[key] = None
         self._check_all()
 
     def history_begins(self, context: str, seq: int) -> None:
@@ -151,8 +152,8 @@ class LedgerState(QuotaFold, PodFold):
         self.published.note_all(self.projection)
         for uid in self.pods.entries:
             self._check_pod(uid)
-        names = [error.name for error in self.object_errors.values()]
-        for name in {*self._keys_of, *self.projection.tree_of, *self.projection.rejected, *names, *RESERVED}:
+        projection = self.projection
+        for name in {*self._keys_of, *projection.tree_of, *projection.rejected, *projection.duplicates, *RESERVED}:
             self._check_quota(name)
 
     def _cluster(self, record: RecordedEvent) -> None:
@@ -226,6 +227,7 @@ class StateSnapshot(msgspec.Struct, frozen=True):
     projection: ProjectionSnapshot
     published: dict[str, PublishedPatch]
     profiles: ProfilesSnapshot
+    quota_objects: dict[str, QuotaObject]
     objects: dict[str, DeclaredQuota]
     object_errors: dict[str, ObjectError]
     present_numbers: dict[str, tuple[str, ...]]

@@ -26,6 +26,18 @@ class ObjectError(NamedTuple):
     namespaces: tuple[str, ...] = ()
 
 
+class QuotaObject(NamedTuple):
+    """An ElasticQuota as the API has it, valid or not.
+
+    Attributes:
+        created_ns: its creation, since the epoch; 0 where the object does not have it.
+    """
+
+    name: str
+    uid: str
+    created_ns: int
+
+
 class Placement(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The scheduler's newest placement of a pod, and whether its binding was rejected.
 
@@ -49,6 +61,8 @@ class StateFields:
         placements: the scheduler's, by uid.
         projection: the fold of the ledger's own log; published: the numbers that it last wrote to objects.
         profiles: ElasticQuotaProfiles and the resources of their nodes.
+        quota_objects: key of an ElasticQuota, `resource/namespace/name` -> its identity. Of several of one name the
+            oldest has the name; the others are duplicates.
         objects: key of an ElasticQuota -> its newest declaration that is valid in itself; object_errors: key -> error
             of an object that came after that.
         present_numbers: key of an ElasticQuota -> the numbers on its object that are not zero, from any writer.
@@ -69,6 +83,7 @@ class StateFields:
         )
         self.published = PublishedStatus()
         self.profiles = ProfileResources()
+        self.quota_objects: dict[str, QuotaObject] = {}
         self.objects: dict[str, DeclaredQuota] = {}
         self.object_errors: dict[str, ObjectError] = {}
         self.present_numbers: dict[str, tuple[str, ...]] = {}
@@ -85,7 +100,8 @@ class StateFields:
         ] = {}  # pods whose charge ends with the cycle unless it places them
         self._node_total: Amounts | None = None
         self._roots: list[tuple[str, DeclaredQuota]] | None = None
-        self._rejected_namespaces: tuple[int, dict[str, str]] | None = None  # with the structure_changes they follow
+        # With the structure_changes they follow: namespace -> rejected quota of its pods, and the reason.
+        self._rejected_namespaces: tuple[int, dict[str, tuple[str, str]]] | None = None
         self.structure_changes = 0
         self.structure_decided_at = -1
         self._keys_of: dict[str, dict[str, None]] = {}

@@ -18,6 +18,7 @@ from shared.kube.meta import Metadata
 from shared.kube.node import Node
 from shared.kube.quantity import BadQuantity, amounts
 from shared.kube.selectors import LabelSelector
+from shared.type_error_words import field_fault
 
 RESOURCE = resource_names.QUOTA_PROFILES
 
@@ -111,7 +112,7 @@ class ProfileResources:
             profile = msgspec.convert(raw, Profile)
             problem = problem_of(profile.spec.node_selector)
         except msgspec.ValidationError as error:
-            problem = str(error)
+            problem = field_fault(error)
         if problem:
             self.problems[key] = (
                 f"ElasticQuotaProfile {key}: {problem}; its quota stays as it is until the profile is corrected"

@@ -82,6 +82,8 @@ class PublishedStatus:
                 self.patches.pop(f"{resource}/{key}{CREATED}", None)
             case FieldsDesired(resource=resource, name=key, uid=uid, patch=patch):
                 self.patches[f"{resource}/{key}"] = PublishedPatch(uid, patch, record.at_ns)
+            case ObjectDesired(resource=resource, name=key, body=None):
+                self.patches.pop(f"{resource}/{key}{CREATED}", None)
             case ObjectDesired(resource=resource, name=key, body=body):
                 self.patches[f"{resource}/{key}{CREATED}"] = PublishedPatch("", body or {}, record.at_ns)
 

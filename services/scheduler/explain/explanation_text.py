@@ -2,10 +2,7 @@
 
 import msgspec
 
-from shared.kube.instants import instant_text
-
-MILLISECOND = 10**6
-"""Nanoseconds in a millisecond."""
+from shared.kube.instants import millisecond_text
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -94,14 +91,14 @@ def render(explanation: Explanation) -> str:
     lines = [f"{explanation.pod or 'unknown pod'} ({explanation.pod_uid or 'no uid'}): {explanation.summary}"]
     if evaluation := explanation.evaluation:
         lines += ["", *_evaluation_lines(evaluation)]
-    lines += ["", *(f"{_at(step.at_ns):<24}  {step.event:<18} {step.text}" for step in explanation.steps)]
+    lines += ["", *(f"{millisecond_text(step.at_ns):<24}  {step.event:<18} {step.text}" for step in explanation.steps)]
     return "\n".join(lines) + "\n"
 
 
 def _evaluation_lines(evaluation: Evaluation) -> list[str]:
     passed = f"{evaluation.feasible} of {evaluation.nodes} nodes passed every filter"
     title = f"cycle {evaluation.cycle}" if evaluation.cycle else "compared"
-    lines = [f"{title} ({evaluation.event}) at {_at(evaluation.now_ns)}: {passed}"]
+    lines = [f"{title} ({evaluation.event}) at {millisecond_text(evaluation.now_ns)}: {passed}"]
     if evaluation.equals_before:
         before = evaluation.equals_before
         equals = "an equal pod of the same cycle, which took its node first"
@@ -119,11 +116,6 @@ def _evaluation_lines(evaluation: Evaluation) -> list[str]:
     if evaluation.node and all(best.node != evaluation.node for best in evaluation.best):
         lines.append(f"  -> {evaluation.node}: {evaluation.score} when this pod's turn came")
     return lines
-
-
-def _at(ns: int) -> str:
-    """Returns an instant to the millisecond."""
-    return instant_text(ns // MILLISECOND * MILLISECOND)
 
 
 def _detail(rejection: Rejection) -> str:

@@ -14,12 +14,14 @@ class RejectedReservation(NamedTuple):
     """One of them.
 
     Attributes:
+        created: its creation, as the object has it; empty where it has none.
         node: where it holds capacity all the same; empty for one that is not placed.
         problem: what is wrong with it.
     """
 
     name: str
     uid: str
+    created: str
     node: str
     problem: str
 
@@ -30,8 +32,10 @@ def rejected_reservations(view: SchedulerState) -> Iterator[RejectedReservation]
         try:
             found = read_reservation(body)
         except UnreadableReservation as error:
-            uid = str((body.get("metadata") or {}).get("uid", ""))
-            yield RejectedReservation(name, uid, "", str(error))
+            metadata = body.get("metadata") or {}
+            uid, created = (str(metadata.get(field, "")) for field in ("uid", "creationTimestamp"))
+            yield RejectedReservation(name, uid, created, "", str(error))
             continue
         if not found.is_ended and (problem := problem_of(found)):
-            yield RejectedReservation(name, found.metadata.uid, found.status.node_name, problem)
+            created = found.metadata.creation_timestamp or ""
+            yield RejectedReservation(name, found.metadata.uid, created, found.status.node_name, problem)

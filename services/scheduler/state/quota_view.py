@@ -5,6 +5,7 @@ Only the ledger decides. The view selects the pods that need a charge, and those
 capacity now.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -45,6 +46,9 @@ NO_QUOTA = ""
 """Stands in `freed` and in the gate for the quota of pods whose own quota is rejected: none of the ledger's."""
 
 
+_WITHOUT_CHARGE = ("", ROOT, *RESERVED)
+
+
 class QuotaSnapshot(msgspec.Struct, frozen=True):
     """The view's part of a snapshot."""
 
@@ -76,7 +80,9 @@ class QuotaView(QuotaHeadroom):
         self.freed: dict[str, int] = {}
         self.dirty: dict[str, None] = {}
         self._observed: dict[str, DeclaredQuota] = {}
-        self._observed_names = QuotaLookup()
+        # Of several objects of one name each counts: the ledger follows one, and pods of the others may have to wait.
+        self._observed_names: Counter[str] = Counter()
+        self._observed_namespaces: Counter[str] = Counter()
 
     # -- `cluster`
 
@@ -86,18 +92,14 @@ class QuotaView(QuotaHeadroom):
             quota = declared(raw)
         except BadQuantity:
             quota = declared({**raw, "spec": {}})
+        self.lose(key)
         self._observed[key] = quota
-        self._observed_names.put(quota)
+        self._count_observed(quota, +1)
 
     def lose(self, key: str) -> None:
         """Folds the deletion of an ElasticQuota."""
-        gone = self._observed.pop(key, None)
-        if gone is None:
-            return
-        self._observed_names.drop(gone.name)
-        for _, other in sorted(self._observed.items()):
-            if other.name == gone.name:
-                self._observed_names.put(other)
+        if (gone := self._observed.pop(key, None)) is not None:
+            self._count_observed(gone, -1)
 
     # -- `quota`
 
@@ -156,12 +158,13 @@ class QuotaView(QuotaHeadroom):
         """
         if not self.is_led:
             return False
-        named = {QUOTA_NAME: labels.get(QUOTA_NAME, "")}
-        for names in (self.names, self._observed_names):
-            quota, _ = names.resolve(namespace, named)
-            if quota not in ("", ROOT, *RESERVED):
-                return True
-        return False
+        label = labels.get(QUOTA_NAME, "")
+        quota, _ = self.names.resolve(namespace, {QUOTA_NAME: label})
+        if quota not in _WITHOUT_CHARGE:
+            return True
+        if label:
+            return self._observed_names[label] > 0 and label not in _WITHOUT_CHARGE
+        return self._observed_namespaces[namespace] > 0
 
     def entry_of(self, uid: str, namespace: str, labels: Mapping[str, str], request: Mapping[str, int]) -> Entry | None:
         """Returns the pod's entry in the ledger, or the one that it will have; None for a pod without a limited quota."""
@@ -199,13 +202,20 @@ class QuotaView(QuotaHeadroom):
         self._rules_text, self.rules = image.rules, options_of(image.rules) if image.rules else None
         self._observed = image.observed
         for quota in image.observed.values():
-            self._observed_names.put(quota)
+            self._count_observed(quota, +1)
         for quota in image.quotas.values():
             self.names.put(quota)
         for uid, entry in image.pods.items():
             self._enter(uid, entry)
 
     # -- parts
+
+    def _count_observed(self, quota: DeclaredQuota, sign: int) -> None:
+        self._observed_names[quota.name] += sign
+        if quota.name not in _WITHOUT_CHARGE:
+            own = (quota.namespace,) if quota.name == quota.namespace else ()
+            for namespace in (*own, *quota.namespaces):
+                self._observed_namespaces[namespace] += sign
 
     def _opened(self, record: RecordedEvent, opened: BalancesOpened) -> None:
         if opened.part == 0:

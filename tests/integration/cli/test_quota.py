@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from typing import NamedTuple
 
 import pytest
@@ -106,6 +107,37 @@ async def test_explain_pod_names_a_rejected_quota_and_one_that_does_not_exist(lo
 async def test_the_tree_of_an_empty_log_is_empty(log: Log) -> None:
     result = await run(log, "get", "quotas", "--at", "2000-01-01T00:00:00Z", "-o", "json")
     assert json.loads(result.stdout) == {"items": []}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("get", "quotas"),
+        ("explain", "quota", "a"),
+        ("explain", "pod", "ns/x"),
+        ("explain", "node", "n1"),
+        ("whatif", "quota", "--set", "a.max.cpu=20"),
+    ],
+)
+async def test_an_instant_in_the_future_is_refused_with_the_time_of_the_logs_head(
+    log: Log, command: tuple[str, ...]
+) -> None:
+    result = await run(log, *command, "--at", "2999-01-01T00:00:00Z")
+    assert result.exit_code == 1
+    assert "--at 2999-01-01T00:00:00.000Z is in the future: the newest event of the log is of 20" in result.stderr
+    assert result.stderr.endswith("give an earlier --at, or leave it out for the newest state\n")
+
+
+async def test_a_node_without_a_decision_at_an_instant_names_it_as_all_times_are_written(log: Log) -> None:
+    result = await run(log, "explain", "node", "n1", "--at", "1h")
+    assert re.search(r"nothing was decided before \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z; see", result.stderr)
+
+
+async def test_one_quota_is_printed_as_an_object_with_its_resources(log: Log) -> None:
+    found = json.loads((await run(log, "get", "quota", "a", "-o", "json")).stdout)
+    assert (found["quota"], found["parent"]) == ("a", "koordinator-root-quota")
+    assert found["resources"]["cpu"]["max"] == 10_000
+    assert (await run(log, "get", "quota", "a", "-o", "jsonpath={.resources.cpu.used}")).stdout == "8000\n"
 
 
 async def test_an_unknown_quota_or_pod_is_named(log: Log) -> None:

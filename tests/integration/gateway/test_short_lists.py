@@ -145,6 +145,8 @@ async def confirm(system: kube_system.System, resource: str, count: int) -> None
     endpoints = Endpoints(system.endpoints.postgres, system.endpoints.nats)
     found = [each for each in await examine(endpoints, Path()) if each.area == "cluster" and each.severity == "error"]
     assert [lacks in each.what and "`koord cluster confirm`" in each.do for each in found] == [True]
+    code, _, refused = await asyncio.to_thread(commanded, system, "cluster", "confirm")  # without an answer
+    assert (code, "nothing was confirmed: the missing objects are not recorded as deleted" in refused) == (1, True)
     code, text, _ = await asyncio.to_thread(commanded, system, "cluster", "confirm", "--yes")
     assert (code, text.startswith(f"confirmed: {count} of "), text.endswith(f" {resource} are gone\n")) == (
         0,

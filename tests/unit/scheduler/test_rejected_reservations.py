@@ -2,8 +2,9 @@
 
 from cli.doctor.check_unread_objects import about_rejected_reservations
 from services.scheduler.explain.rejected_reservations import rejected_reservations
+from shared.kube.instants import instant_text
 from tests.support.reservations import available, observe, reservation
-from tests.support.scheduling_world import World, node
+from tests.support.scheduling_world import START_NS, World, node
 
 _INN = {"labelSelector": {"matchExpressions": [{"key": "app", "operator": "Inn", "values": ["a"]}]}}
 
@@ -26,7 +27,10 @@ def test_they_are_found_with_what_is_wrong() -> None:
     assert {name: each.node for name, each in found.items()} == {"amount": "", "life": "", "shape": "", "used": "n"}
     assert "many" in found["amount"].problem
     assert "1hour" in found["life"].problem
-    assert found["shape"].problem.startswith("the object cannot be read: ")
+    assert found["shape"].problem == (
+        "the object cannot be read: spec.owners[0].labelSelector: expected an object, got a string; correct the field"
+    )
+    assert {each.created for each in found.values()} == {instant_text(START_NS)}
     assert found["shape"].uid == "r-shape"
 
 

@@ -8,6 +8,7 @@ import msgspec
 from shared.closest_name import with_closest_field
 from shared.errors import KoordError
 from shared.kube.instants import BadTime, duration_ns
+from shared.type_error_words import in_plain_words
 
 T = TypeVar("T")
 
@@ -25,7 +26,7 @@ def decode_args(raw: Mapping[str, Any], into: type[T], source: str, error: type[
     try:
         return msgspec.convert(given, into)
     except msgspec.ValidationError as invalid:
-        raise error(f"{source}: {with_closest_field(str(invalid), into)}") from invalid
+        raise error(f"{source}: {with_closest_field(in_plain_words(str(invalid)), into)}") from invalid
 
 
 def check_duration(name: str, text: str, source: str, error: type[KoordError]) -> None:

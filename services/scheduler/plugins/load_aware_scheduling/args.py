@@ -12,6 +12,7 @@ from msgspec import field
 from shared.closest_name import with_closest_field
 from shared.errors import KoordError
 from shared.kube.instants import SECOND, BadTime, duration_ns
+from shared.type_error_words import in_plain_words
 
 AGGREGATION_TYPES = ("avg", "p50", "p90", "p95", "p99")
 """Aggregations of the usage over a window in a report."""
@@ -173,7 +174,7 @@ def decode_args(raw: Mapping[str, Any], source: str = "LoadAwareSchedulingArgs")
     try:
         return msgspec.convert(annotated, LoadAwareArgs)
     except msgspec.ValidationError as error:
-        raise BadArgs(source, (with_closest_field(str(error), LoadAwareArgs),)) from error
+        raise BadArgs(source, (with_closest_field(in_plain_words(str(error)), LoadAwareArgs),)) from error
 
 
 def _outside(path: str, found: int | Mapping[str, int], low: int, high: int) -> Iterator[str]:

@@ -19,6 +19,7 @@ from shared.kube.meta import KubeStruct
 from shared.kube.node import Taint
 from shared.kube.pod import Toleration
 from shared.kube.selectors import NodeSelectorTerm, Requirement
+from shared.type_error_words import field_fault
 
 AFFINITY = "scheduling.koordinator.sh/reservation-affinity"
 EXACT_MATCH = "scheduling.koordinator.sh/exact-match-reservation"
@@ -70,7 +71,7 @@ def wish_of(pod_class: PodClass) -> Wish:
         exact = annotations.get(EXACT_MATCH)
         names = read_json(exact, _ExactMatch).resource_names if exact else ()
     except msgspec.MsgspecError as error:
-        return Wish(ReservationAffinity(), is_ignored=ignored, problem=str(error))
+        return Wish(ReservationAffinity(), is_ignored=ignored, problem=field_fault(error))
     return Wish(affinity, names, ignored)
 
 
