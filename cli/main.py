@@ -28,6 +28,11 @@ COMMANDS: Mapping[str, Entry] = {
     "demo": Entry("cli.demo.command", "demo", "Place 1,000 pods on 100 simulated nodes and show what came of it."),
     "describe": Entry("cli.verbs.describe", "describe", "Show one object in full: facts, state and last events."),
     "dev": Entry("cli.dev.command", "dev", "Tools for developing Koordstream."),
+    "devices": Entry(
+        "cli.devices.command",
+        "devices",
+        "Show the devices of nodes: the share that each pod has, and what is stranded.",
+    ),
     "doctor": Entry("cli.doctor.command", "doctor", "Say what is wrong with an installation, and what to do about it."),
     "events": Entry("cli.commands.events", "events", "Show events of the log, oldest first."),
     "evictions": Entry("cli.commands.evictions", "evictions", "Show, hold and release the evictions of all services."),

@@ -4,48 +4,23 @@ A function of the nodes, their Devices and the placements.
 """
 
 from collections import Counter
-from typing import NamedTuple
 
 import numpy as np
 
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.kernels.array_types_and_row_selection import Int64
-from services.scheduler.kernels.gpu_fragments import WHOLE
 from services.scheduler.plugins.device_share.allocation_annotation import allocation_of
 from services.scheduler.plugins.device_share.device_usage import Allocation
-from services.scheduler.plugins.device_share.pod_device_requests import CORE, RATIO, read_device_requests
+from services.scheduler.plugins.device_share.pod_device_requests import CORE, RATIO
+from services.scheduler.plugins.gpu_packing.pod_types import WHOLE, PodType, type_of
 from services.scheduler.plugins.helper.node_state_cache import longer
 from services.scheduler.plugins.helper.nodes_with_objects import NodesWithObjects
-from services.scheduler.plugins.helper.rejections import Rejection
-from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import Assignment
 from shared.kube.device import GPU, Device
 from shared.kube.node import Node
 
 MAX_GPUS = 16
 """Number of GPUs of a node that count: those with the smallest minors."""
-
-
-class PodType(NamedTuple):
-    """The amounts by which pods count: GPUs with a share of each, in percent."""
-
-    cpu_milli: int
-    memory: int
-    gpus: int
-    share: int
-
-
-def type_of(pod_class: PodClass, key: object) -> PodType:
-    """Returns the type of a class of pods, cached in it under a key."""
-    found: PodType | None = pod_class.cached.get(key)
-    if found is None:
-        requests = read_device_requests(pod_class.pod, pod_class.request)
-        gpu = None if requests is None or isinstance(requests, Rejection) else requests.gpu
-        share = 0 if gpu is None else min(gpu.each.get(RATIO, 0) or gpu.each.get(CORE, 0), WHOLE)
-        cpu, memory = (pod_class.request.get(name, 0) for name in ("cpu", "memory"))
-        found = PodType(cpu, memory, gpu.number if gpu is not None and share else 0, share)
-        pod_class.cached[key] = found
-    return found
 
 
 class FreeGpuCache(PluginCache):

@@ -24,7 +24,8 @@ from services.scheduler.kernels.gpu_fragments import fragment_scores
 from services.scheduler.plugins.device_share.allocation_annotation import allocation_of
 from services.scheduler.plugins.gpu_packing import FRAGMENTATION_SPEC, PACKING_SPEC
 from services.scheduler.plugins.gpu_packing.args import MAX_TYPES, ExpectedPods, PackingArgs
-from services.scheduler.plugins.gpu_packing.free_gpus import FreeGpuCache, type_of
+from services.scheduler.plugins.gpu_packing.free_gpus import FreeGpuCache
+from services.scheduler.plugins.gpu_packing.pod_types import type_of
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import Assignment, PodRecord
 
