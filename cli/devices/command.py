@@ -40,8 +40,8 @@ def devices(
     Without NODE: the cluster, and a line for each node. With it, or with -o wide: a drawing of each node's devices, in
     which a pod has a letter and an unhealthy device is crossed out.
 
-    Usable is what the pods that request GPUs, placed and waiting ones, could use of the free GPUs on average; the rest is
-    stranded. The optimum is what these pods could have if all were placed anew.
+    Usable is what the pods that request GPUs, placed and waiting ones, could use of the free GPUs on average; the rest
+    is stranded. The optimum is what these pods could have if all were placed anew.
     """
     del all_namespaces  # accepted as for other kinds
     with log_of(folder) as postgres:

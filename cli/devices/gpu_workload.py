@@ -20,7 +20,7 @@ class WorkloadType(NamedTuple):
 
 
 class FreeNode(NamedTuple):
-    """What is left of a node; memory in bytes, of each GPU the percent."""
+    """The free amounts of a node; memory in bytes, of each GPU the percent."""
 
     row: int
     cpu_milli: int
@@ -31,8 +31,8 @@ class FreeNode(NamedTuple):
 def usable_of(node: FreeNode, workload: Mapping[WorkloadType, int]) -> tuple[float, Stranded] | None:
     """Returns the GPUs of a node that pods of the workload can use, and those that they cannot, as means over these pods.
 
-    A type of pods uses what as many of its pods as fit would have: first by the GPUs, then by the CPU, then by the memory
-    that is left. None without a workload.
+    A type of pods uses what as many of its pods as fit would have: first by the GPUs, then by the CPU, then by the
+    memory that is left. None without a workload.
     """
     pods = sum(workload.values())
     if not pods:

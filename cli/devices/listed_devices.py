@@ -72,7 +72,8 @@ class GpuSums(msgspec.Struct, frozen=True):
         gpus: that are healthy; unhealthy: the others.
         allocated: shares of pods, of healthy and unhealthy ones.
         free: of the healthy ones.
-        usable: the mean over the pods of the workload of what they could use of `free`; None while no pod requests GPUs.
+        usable: the mean over the pods of the workload of what they could use of `free`; None while no pod requests
+            GPUs.
         stranded: the rest of `free`.
     """
 
