@@ -1,5 +1,6 @@
 """GpuFragmentation and GpuPacking: their kernel equals a scalar twin, and pods go where they leave the least unused."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from cli.simulate.policies import PACKING, packing_text
 from services.scheduler.kernels.gpu_fragments import MIDDLE, STEPS, UNFIT, fragment_scores
 from services.scheduler.plugins.gpu_packing.args import BadPackingArgs, read_packing_args
+from services.scheduler.plugins.gpu_packing.plugin import levels_of
 from shared.kube.device import GPU_MODEL
 from tests.support.device_machines import GPU, devices, gpu_node, gpu_pod
 from tests.support.hypothesis_examples import examples
@@ -106,6 +108,26 @@ def test_a_node_whose_cpu_cannot_feed_its_cards_is_filled_first_with_pods_that_n
     world.add_pod(gpu_pod("p", {GPU: "100"}))
     world.read()
     assert placements(world.cycles()) == {"p": "starved"}
+
+
+def test_fgd_decides_ties_in_one_order_for_all_pods() -> None:
+    chosen = set()
+    for name in "pqrstuvw":
+        world = World()
+        use(world, packing_text("fgd", GPU_MODEL, MIX))
+        for each in "abc":
+            world.observe(devices(each, 2, rdma=0))
+            world.add_node(gpu_node(each, 2))
+        world.add_pod(gpu_pod(name, {GPU: "100"}))
+        world.read()
+        chosen.add(placements(world.cycles())[name])
+    assert len(chosen) == 1
+
+
+def test_fgd_has_the_hundred_levels_of_its_published_form() -> None:
+    gains = np.arange(-60_000, 60_000, 37)
+    assert levels_of(gains).tolist() == [int(100 / (1 + math.exp(-gain / 10_000))) for gain in gains.tolist()]
+    assert levels_of(np.array([-1, 0])).tolist() == [49, 50]
 
 
 def test_a_wrong_argument_is_refused_with_its_place() -> None:

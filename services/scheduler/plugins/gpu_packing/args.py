@@ -12,6 +12,9 @@ from shared.kube.device import GPU_MODEL
 MAX_TYPES = 64
 """Number of types of pods that count, the most frequent ones."""
 
+TYPICAL_PERCENT, MAX_TYPICAL_TYPES = 95, 256
+"""For GpuFragmentation: the share of pods whose types count, and their number."""
+
 
 class BadPackingArgs(KoordError):
     """Arguments that cannot be used; gives the path, the value and what is allowed."""
