@@ -30,6 +30,9 @@ AGENTS = ("node-agent",)
 environment.
 """
 
+DEVICE_DAEMON = "device-daemon"
+"""Runs on nodes with accelerators beside the agent, with Koordinator's flags; `koord up` does not start it."""
+
 SHARDED = ("metrics-ingest", "action-ingest")
 """Services of which each shard has its own: they write a family of contexts."""
 

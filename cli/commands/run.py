@@ -5,16 +5,20 @@ import sys
 
 import click
 
-from cli.service_list import AGENTS, SERVICES, load, settings_of
+from cli.commands.device_daemon import device_daemon
+from cli.service_list import AGENTS, DEVICE_DAEMON, SERVICES, load, settings_of
 
-PROGRAMS = (*SERVICES, *AGENTS)
+PROGRAMS = (*SERVICES, *AGENTS, DEVICE_DAEMON)
+_FLAGS = "device-daemon flags"
 
 
 class RunService(click.Command):
     """`koord run SERVICE --help` prints the service's settings."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Answer `SERVICE --help` before click answers `--help`."""
+        """Answer `SERVICE --help` before click answers `--help`; flags of the device daemon are its own."""
+        if args and args[0] == DEVICE_DAEMON:
+            ctx.meta[_FLAGS], args = args[1:], args[:1]
         named = [arg for arg in args if arg in PROGRAMS]
         if named and any(arg in {"--help", "-h"} for arg in args):
             click.echo(_settings_table(named[0]))
@@ -24,13 +28,17 @@ class RunService(click.Command):
 
 @click.command(cls=RunService, epilog="`koord run SERVICE --help` prints the service's settings.")
 @click.argument("service", type=click.Choice(PROGRAMS))
-def run(service: str) -> None:
+@click.pass_context
+def run(ctx: click.Context, service: str) -> None:
     """Run one service until SIGTERM.
 
-    It needs KOORD_POSTGRES and KOORD_NATS; a node's agent needs KOORD_MQTT or KOORD_NATS alone. With
+    It needs KOORD_POSTGRES and KOORD_NATS; a node's agent needs KOORD_MQTT or KOORD_NATS alone, and device-daemon, which
+    takes flags, neither. With
     KOORD_HTTP_ADDR=host:port it serves /healthz, /readyz, /metrics and /statusz. Logs are JSON on stderr. It ends with
     0 after SIGTERM; any other end is an error, and the supervisor starts it again.
     """
+    if service == DEVICE_DAEMON:
+        sys.exit(device_daemon.main(ctx.meta[_FLAGS], prog_name="koord run device-daemon", standalone_mode=False))
     if service in AGENTS:
         from services.node_agent.service import run as run_agent
 
