@@ -32,8 +32,8 @@ class RunService(click.Command):
 def run(ctx: click.Context, service: str) -> None:
     """Run one service until SIGTERM.
 
-    It needs KOORD_POSTGRES and KOORD_NATS; a node's agent needs KOORD_MQTT or KOORD_NATS alone, and device-daemon, which
-    takes flags, neither. With
+    It needs KOORD_POSTGRES and KOORD_NATS; a node's agent needs KOORD_MQTT or KOORD_NATS alone, and device-daemon,
+    which takes flags, neither. With
     KOORD_HTTP_ADDR=host:port it serves /healthz, /readyz, /metrics and /statusz. Logs are JSON on stderr. It ends with
     0 after SIGTERM; any other end is an error, and the supervisor starts it again.
     """
