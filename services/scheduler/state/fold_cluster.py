@@ -69,7 +69,9 @@ CONFIG_KEY = "koord-scheduler-config"
 _ENDED = frozenset(("Succeeded", "Failed"))
 _SPECIAL = frozenset((*gang.LABELS, OPERATING_MODE))
 """Labels of pods that are in a gang or stand for a Reservation; annotations put pods into gangs as well."""
-_MAX_UNREAD = 1024
+_MAX_UNREAD_PODS = 16_384
+"""Observations that wait to be read, 2 KB each: most of a long history are of pods that have gone since."""
+_MAX_UNREAD_METRICS = 1024
 
 
 def config_text(data: Mapping[str, str]) -> str | None:
@@ -119,7 +121,8 @@ class ClusterFold(SchedulerStateFields):
         ended = pod.status.phase in _ENDED
         if not pod_record.observation:
             pod_record.observation = first_observation(record.seq)
-            self.awaited.pop(uid, None)
+            if self.awaited:
+                self.awaited.pop(uid, None)
             pod_record.name = event.pod
         elif node and pod_record.node == node:
             self._observe_again(pod_record, pod, record.seq, ends=ended and not pod_record.ended)
@@ -132,14 +135,15 @@ class ClusterFold(SchedulerStateFields):
                 self._changed(node, ClusterEvent.POD_ADDED, record.seq)
             pod_record.node = intern(node)
             pod_record.observation = observed_on_node(pod_record.observation, record.at_ns)
-            self._drop_load_class(pod_record)
+            if pod_record.load_class is not None:
+                self._drop_load_class(pod_record)
         pod_record.ended = ended
         pod_record.deleting = metadata.deletion_timestamp is not None
         if metadata.annotations or uid in self.gangs.gang_of or self._may_be_special(uid, metadata.labels):
             self.gangs.observe_pod(uid, pod, record.seq, record.at_ns)
             self._set_operating(uid, pod, record.seq)
         if pod_record.observed is None:
-            if len(self._unread) >= _MAX_UNREAD:
+            if len(self._unread) >= _MAX_UNREAD_PODS:
                 self.read_pods()
             self._unread.append(pod_record)
         pod_record.observed = pod
@@ -238,7 +242,7 @@ class ClusterFold(SchedulerStateFields):
         updated = status.update_time or (before.updated if before else "")
         self.metrics[event.node] = MetricRecord(metric, updated, is_ahead=ahead)
         self._unread_metrics[event.node] = None
-        if status.pods_metric or len(self._unread_metrics) >= _MAX_UNREAD:  # unread, each pod takes some 2 KB
+        if status.pods_metric or len(self._unread_metrics) >= _MAX_UNREAD_METRICS:  # unread, each takes some 2 KB
             self.read_metrics()
         self._changed(event.node, ClusterEvent.METRIC, record.seq)
         if self.dirty is not None:

@@ -12,6 +12,7 @@ NONE = b""
 _all = Struct("<5qI")
 _since = Struct("<q")
 _read_part = Struct("<3qI")
+_node_part = Struct("<4qI")
 _NODE_SINCE, _READ_PART = _since.size, 2 * _since.size
 _ZERO = bytes(_since.size)
 
@@ -45,7 +46,9 @@ def first_observation(seq: int) -> bytes:
 
 def observed_on_node(data: bytes, at_ns: int) -> bytes:
     """Returns the numbers of a pod that is observed on another node than before."""
-    return data[:_NODE_SINCE] + _since.pack(at_ns) + (data[_READ_PART:] or _read_part.pack(0, 0, 0, 0))
+    if len(data) == _NODE_SINCE:
+        return data + _node_part.pack(at_ns, 0, 0, 0, 0)
+    return data[:_NODE_SINCE] + _since.pack(at_ns) + data[_READ_PART:]
 
 
 def has_other_numbers(data: bytes) -> bool:
