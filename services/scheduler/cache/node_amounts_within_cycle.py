@@ -12,6 +12,7 @@ from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.pod_counts_by_selector_and_node import PodIndex
 from services.scheduler.cache.reservation_holds import CycleHolds
 from services.scheduler.cache.undoable_pod_change_counts import CyclePodChanges, PodChange
+from services.scheduler.kernels.argument_and_result_types import NodeAmounts
 from services.scheduler.kernels.array_types_and_row_selection import Int64, Rows, selected
 from services.scheduler.state.pod_equivalence_class import LARGEST_AMOUNT, PodClass
 from services.scheduler.state.pod_scheduling_record import Assignment
@@ -73,6 +74,10 @@ class CycleSnapshot:
         """Returns the resource's column in the arrays; -1 when no node had it as the cycle began."""
         column = self.table.columns.get(resource, -1)
         return column if column < self._known else -1
+
+    def amounts(self) -> NodeAmounts:
+        """Returns the amounts as the kernels take them: views, not copies."""
+        return NodeAmounts(self.pods, self.allowed_pods, self.allocatable.T, self.requested.T, self.nonzero_requested.T)
 
     def which(self, rows: Rows) -> tuple[Int64, int]:
         """Returns the rows in the form that kernels take."""

@@ -8,7 +8,7 @@ import numpy as np
 from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
 from services.scheduler.framework.kernel_filter_and_score_terms import AllocationTerm, BalanceTerm, FitTerm, ScoreTerm
 from services.scheduler.framework.plugin_cycle_state import PluginCycleState
-from services.scheduler.kernels.argument_and_result_types import Allocation, Balance, Fit, Load, NodeAmounts, Outcome
+from services.scheduler.kernels.argument_and_result_types import Allocation, Balance, Fit, Load, Outcome
 from services.scheduler.kernels.array_types_and_row_selection import Bools, Int64, Rows
 from services.scheduler.kernels.fused_fit_and_scores import evaluate
 from services.scheduler.kernels.merge_and_select_nodes import FEASIBLE
@@ -45,17 +45,6 @@ def layout_of(parts: Sequence[tuple[int, ScoreTerm]]) -> Layout:
             load = Load(place, weight, *part)
     allocation = Allocation(np.array(terms, np.int64).reshape(len(terms), 5), np.array(columns, np.int64))
     return Layout(allocation, balance, load)
-
-
-def amounts_of(snapshot: CycleSnapshot) -> NodeAmounts:
-    """Returns the amounts of a snapshot as the kernels take them: views, not copies."""
-    return NodeAmounts(
-        snapshot.pods,
-        snapshot.allowed_pods,
-        snapshot.allocatable.T,
-        snapshot.requested.T,
-        snapshot.nonzero_requested.T,
-    )
 
 
 class RowScores(NamedTuple):
@@ -101,7 +90,7 @@ class FusedScoring:
         self._parts = len(parts)
         self._snapshot = snapshot
         self._base = base
-        self._amounts = amounts_of(snapshot)
+        self._amounts = snapshot.amounts()
         self._fit = Fit(fit_term[0], *fit_term[1]) if fit_term else _NO_FIT
         self._layout = layout_of(parts)
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from services.scheduler.cycle.active_plugins import ActivePlugins, apply_filters
-from services.scheduler.cycle.fused_scoring import amounts_of, layout_of
+from services.scheduler.cycle.fused_scoring import layout_of
 from services.scheduler.cycle.rejection_counts import BEST, listed, rejections
 from services.scheduler.framework.kernel_filter_and_score_terms import (
     AllocationTerm,
@@ -107,7 +107,7 @@ class VariantBatch:
             self._before,
             snapshot.table.hashes[: snapshot.size],
             active.base,
-            amounts_of(snapshot),
+            snapshot.amounts(),
             Fit(fits[0][0], *fits[0][1]),
             *layout_of(terms[0]),
             self._batch(pod_classes, hashes, [fit for _, fit in fits], terms),

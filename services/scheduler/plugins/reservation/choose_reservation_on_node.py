@@ -88,15 +88,20 @@ def lacks_with(
     """Evaluates a node for pods that use one of its lifted Reservations; None where it has nothing that they request,
     and need not be used.
     """
-    if wish.affinity is None and not any(name in pod_class.request for name in capacity.restricted):
+    if not is_considered(pod_class, capacity, is_required=wish.affinity is not None):
         return None
     left = _left(snapshot, matched)
     of_this = left.pop(capacity.uid)
     held = [*left.values(), {name: min(size, of_this.get(name, 0)) for name, size in capacity.inner.items()}]
     is_checked = len(matched) > 1 or SKIP_FITS_NODE not in snapshot.holds.table.gates
     node = lacks_node(snapshot, args, pod_class, row, held, len(matched)) if is_checked else ()
-    inside = _lacks_reservation(snapshot, pod_class, capacity) if _is_restricted(capacity) else ()
+    inside = _lacks_reservation(snapshot, pod_class, capacity) if is_restricted(capacity) else ()
     return Lacking(node, inside)
+
+
+def is_considered(pod_class: PodClass, capacity: ReservedCapacity, *, is_required: bool) -> bool:
+    """Returns False where a Reservation has nothing that pods of the class request, and none is required."""
+    return is_required or any(name in pod_class.request for name in capacity.restricted)
 
 
 def _left(snapshot: CycleSnapshot, matched: Sequence[ReservedCapacity]) -> dict[str, Mapping[str, int]]:
@@ -133,7 +138,8 @@ def lacks_node(
     return tuple(lacking)
 
 
-def _is_restricted(capacity: ReservedCapacity) -> bool:
+def is_restricted(capacity: ReservedCapacity) -> bool:
+    """Returns True where the resources that a Reservation restricts come from it alone."""
     return capacity.reservation.spec.allocate_policy == RESTRICTED
 
 

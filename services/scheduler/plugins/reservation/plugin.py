@@ -7,24 +7,27 @@ Reservation at a time, and all others count against it.
 Source: spec/scheduler-workloads.md 1.5-1.10; upstream pkg/scheduler/plugins/reservation.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import ClassVar, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 
 from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
 from services.scheduler.cache.plugin_cache import PluginCache
-from services.scheduler.cache.reservation_holds import NOTHING_DRAWN, Drawn, ReservationHolds, ReservedCapacity
+from services.scheduler.cache.reservation_holds import NOTHING_DRAWN, Drawn, ReservedCapacity
 from services.scheduler.framework.plugin_base import MAX_SCORE, Plugin
 from services.scheduler.framework.plugin_cycle_state import PluginCycleState
 from services.scheduler.framework.plugin_spec import PluginSpec
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.kernels.array_types_and_row_selection import Bools, Int64, Rows
+from services.scheduler.kernels.reservation_offers import NONE_PASSES
 from services.scheduler.plugins.reservation import SPEC
 from services.scheduler.plugins.reservation.args import ReservationArgs
 from services.scheduler.plugins.reservation.choose_reservation_on_node import Offer, offer_of
+from services.scheduler.plugins.reservation.class_view import ClassView, matches_of
+from services.scheduler.plugins.reservation.offers_as_arrays import OfferEvaluation
 from services.scheduler.plugins.reservation.pods_to_take_over import Taking, pre_allocating
-from services.scheduler.plugins.reservation.reservations_a_pod_may_use import Wish, decision, wish_of
+from services.scheduler.plugins.reservation.reservations_a_pod_may_use import Wish, wish_of
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from shared.domain.reservation import ALIGNED, DEFAULT, RESERVATION_PLACEMENT, allocated_text
@@ -92,66 +95,13 @@ class ReservationPlugin(Plugin):
         return bool(self.args.enable_preemption) and not pre_allocating(pod_class)
 
 
-class _Matches(NamedTuple):
-    """The Reservations that match a class.
-
-    Attributes:
-        versions: of the Reservations and of the nodes' labels, with which they were found.
-        rows: row -> those there; ascending rows.
-    """
-
-    holds: ReservationHolds
-    versions: tuple[int, int]
-    rows: dict[int, list[ReservedCapacity]]
-
-
-class _ClassView:
-    """The nodes as they are to one class, kept up to date by the rows that change.
-
-    Attributes:
-        matched: row -> the Reservations that pods of the class may use, by name; ascending rows.
-        rejected: how many rows are rejected.
-        results: int64[rows].
-        offers: row -> what the node offers, of rows with matched Reservations.
-        rows: int64[matched]: the rows with matched Reservations; places: row -> its place there.
-        nominates, score, order: [matched]: whether the pod would use a Reservation there, its score and its order.
-        usable: uid -> row of the matched Reservations that one more pod may use.
-    """
-
-    def __init__(self, wish: Wish, matched: dict[int, list[ReservedCapacity]], results: Int64) -> None:
-        self.wish = wish
-        self.matched = matched
-        self.results = results
-        self.rejected = int(np.count_nonzero(results))
-        self.offers: dict[int, Offer] = {}
-        self.revision = 0
-        self.upto = -1
-        self.rows: Int64 = np.array(list(matched), np.int64)
-        self.places = {row: place for place, row in enumerate(matched)}
-        self.nominates: Bools = np.zeros(len(matched), np.bool_)
-        self.score, self.order = np.zeros((2, len(matched)), np.int64)
-        self.usable: dict[str, int] = {}
-        self.rows_by_uid = {each.uid: row for row, there in matched.items() for each in there}
-        self.uses_upto = -1
-
-    def set_offer(self, row: int, offer: Offer, result: int) -> None:
-        """Sets what a node offers."""
-        place = self.places[row]
-        self.offers[row] = offer
-        self.rejected += bool(result) - bool(self.results[row])
-        self.results[row] = result
-        used = offer.nominated
-        self.nominates[place] = used is not None
-        self.score[place], self.order[place] = (offer.score, used.order) if used is not None else (0, 0)
-
-
 class ReservationState(PluginCycleState):
     """Reservations and their use within one cycle."""
 
     def __init__(self, plugin: ReservationPlugin, snapshot: CycleSnapshot) -> None:
         self._plugin = plugin
         self._snapshot = snapshot
-        self._views: dict[PodClass, _ClassView] = {}
+        self._views: dict[PodClass, ClassView] = {}
         self._changed: list[int] = []  # rows with Reservations that a step changed, or its undoing
         self._overlaid: list[list[int]] = []  # such rows of each `overlay` that is not undone, oldest first
         self._taking = Taking(snapshot, plugin.args)
@@ -224,7 +174,7 @@ class ReservationState(PluginCycleState):
         if not able.any():
             return None
         raw = np.where(able, view.score, 0)
-        place = _preferred(view, able)
+        place = view.preferred(able)
         if place >= 0:
             raw[place] = PREFERRED_SCORE
         return raw
@@ -232,7 +182,7 @@ class ReservationState(PluginCycleState):
     def preferred(self, pod_class: PodClass, feasible: Bools) -> int:
         """Returns the feasible row on which the pod would use the Reservation with the smallest order; -1 for none."""
         view = self._current(pod_class)
-        place = _preferred(view, view.nominates & feasible[view.rows])
+        place = view.preferred(view.nominates & feasible[view.rows])
         return int(view.rows[place]) if place >= 0 else -1
 
     def matched(self, pod_class: PodClass) -> Mapping[int, Sequence[ReservedCapacity]]:
@@ -282,10 +232,12 @@ class ReservationState(PluginCycleState):
             return self._taking.drawn(pod_class, row)
         if pod_class.reserves or row not in self._available or (view := self._current(pod_class)).wish.is_ignored:
             return NOTHING_DRAWN
+        if row not in view.matched:
+            return NOTHING_DRAWN
         offer = view.offers.get(row)
         used = offer.nominated.uid if offer is not None and offer.nominated is not None else ""
         lifted = self._snapshot.holds.lifted
-        return Drawn(used, tuple(uid for uid, at in lifted.items() if at == row and uid != used))
+        return Drawn(used, tuple(each.uid for each in view.matched[row] if each.uid in lifted and each.uid != used))
 
     # steps
 
@@ -340,37 +292,19 @@ class ReservationState(PluginCycleState):
 
     # views of classes
 
-    def _view(self, pod_class: PodClass) -> _ClassView:
+    def _view(self, pod_class: PodClass) -> ClassView:
         view = self._views.get(pod_class)
         if view is not None:
             return view
-        wish, matched = _cached_wish(pod_class), dict[int, list[ReservedCapacity]]()
-        if not wish.problem:
-            matched = self._matched_rows(pod_class, wish)
+        wish = _cached_wish(pod_class)
         code = "UnreadableReservationAffinity" if wish.problem else "NoReservationMatches"
         refused = self._plugin.id_of((Reason(code),)) if wish.affinity is not None else 0
-        view = self._views[pod_class] = _ClassView(wish, matched, np.full(self._snapshot.size, refused, np.int64))
+        results = np.full(self._snapshot.size, refused, np.int64)
+        matches = matches_of(pod_class, wish, self._snapshot, self._available)
+        view = self._views[pod_class] = ClassView(wish, matches, results)
         return view
 
-    def _matched_rows(self, pod_class: PodClass, wish: Wish) -> dict[int, list[ReservedCapacity]]:
-        """Returns row -> the Reservations that match the class; found once until a Reservation or a node changes."""
-        table, holds = self._snapshot.table, self._snapshot.holds.table
-        cached: _Matches | None = pod_class.cached.get(_Matches)
-        if cached is not None and cached.holds is holds and cached.versions == (holds.version, table.version):
-            return cached.rows
-        rows: dict[int, list[ReservedCapacity]] = {}
-        for row, there in sorted(self._available.items()):
-            found = [
-                each
-                for each in there
-                if decision(pod_class, wish, each, table, row, holds.gates) in ("matched", "ignored")
-            ]
-            if found:
-                rows[row] = found
-        pod_class.cached[_Matches] = _Matches(holds, (holds.version, table.version), rows)
-        return rows
-
-    def _current(self, pod_class: PodClass) -> _ClassView:
+    def _current(self, pod_class: PodClass) -> ClassView:
         """Returns the view of the class that is in focus, with all steps so far."""
         view, changed = self._view(pod_class), self._changed
         if view.upto == len(changed) or view.wish.is_ignored:
@@ -380,26 +314,31 @@ class ReservationState(PluginCycleState):
             return view  # another class is in focus
         rows = view.matched if view.upto < 0 else dict.fromkeys(changed[view.upto :])
         view.upto = len(changed)
-        required = view.wish.affinity is not None
-        for row in rows:
-            if row not in view.matched:
-                continue
-            matched = self._open(view.matched[row])
+        if view.evaluation is None and view.matches.reservations.is_exact:
+            reservations = view.matches.reservations
+            view.evaluation = OfferEvaluation(reservations, self._snapshot, self._plugin.args, pod_class)
+        places = [view.places[row] for row in rows if row in view.places]
+        for place, offer in zip(places, self._offers(view, pod_class, places), strict=True):
             view.revision += 1
-            if not matched and required:
-                offer = Offer((Reason("NoReservationMatches"),))
-            elif not matched:
-                offer = Offer(())  # the node without a Reservation: every other plugin evaluates that
-            else:
-                offer = offer_of(self._snapshot, self._plugin.args, pod_class, row, matched, view.wish)
-            view.set_offer(row, offer, self._plugin.id_of(offer.reasons))
+            view.set_offer(place, offer, self._plugin.id_of(offer.reasons))
         return view
 
+    def _offers(self, view: ClassView, pod_class: PodClass, places: Sequence[int]) -> Iterator[Offer]:
+        """Yields what nodes offer to the class in focus, by their places among those with matches."""
+        capacities = view.matches.reservations.capacities
+        chosen = view.evaluation.choose(places) if view.evaluation is not None else ((NONE_PASSES, 0) for _ in places)
+        for place, (number, score) in zip(places, chosen, strict=True):
+            yield Offer((), capacities[number], score) if number >= 0 else self._without(view, pod_class, place)
 
-def _preferred(view: _ClassView, able: Bools) -> int:
-    """Returns the place of the smallest order, the first of equal ones; -1 for none."""
-    ordered = np.flatnonzero(able & (view.order != 0))
-    return int(ordered[view.order[ordered].argmin()]) if len(ordered) else -1
+    def _without(self, view: ClassView, pod_class: PodClass, place: int) -> Offer:
+        """Returns what a node offers where none of its Reservations passes, with the reasons."""
+        row = int(view.rows[place])
+        matched = self._open(view.matched[row])
+        if matched:
+            return offer_of(self._snapshot, self._plugin.args, pod_class, row, matched, view.wish)
+        if view.wish.affinity is not None:
+            return Offer((Reason("NoReservationMatches"),))
+        return Offer(())  # the node without a Reservation: every other plugin evaluates that
 
 
 def _cached_wish(pod_class: PodClass) -> Wish:
