@@ -34,6 +34,7 @@ from shared.kube.json_text import read_json
 from shared.kube.quantity import amount, nanos
 from shared.kube.system_annotations import DEVICE_ALLOCATED, RESERVATION_ALLOCATED, RESOURCE_STATUS
 
+_ORDERS = 1 << 63
 _NONZERO = {name: amount(name, size) for name, size in DEFAULT_REQUESTS.items()}
 
 
@@ -89,10 +90,12 @@ def _restricted(reservation: Reservation) -> tuple[str, ...]:
 
 
 def _order(reservation: Reservation) -> int:
+    """Returns the order; 0 for a text that is no int64, as in upstream."""
     try:
-        return int((reservation.metadata.labels or {}).get(ORDER, ""))
+        order = int((reservation.metadata.labels or {}).get(ORDER, ""))
     except ValueError:
         return 0
+    return order if -_ORDERS <= order < _ORDERS else 0
 
 
 class _Allocated(msgspec.Struct, frozen=True):
@@ -207,6 +210,7 @@ class ReservationHolds:
         self.owners: dict[str, dict[str, Assignment]] = {}
         self._uids: dict[str, str] = {}
         self._uses: dict[str, Use] = {}  # those that were computed since they changed
+        self._left: dict[str, Assignment] = {}  # where and how reserve pods count, of those that have a place
         self._available: dict[int, list[ReservedCapacity]] = {}
         self._available_at = (-1, -1)  # versions, own and of the nodes, of `_available`
 
@@ -266,10 +270,16 @@ class ReservationHolds:
         if whole is None:
             self.version += before is not None
             self.assigned.pop(uid, None)
+            self._left.pop(uid, None)
             return None
         self.version += before is None or before.node != whole.node
         self.assigned[uid] = whole
-        return left_assignment(whole, self.use_of(uid))
+        left = self._left[uid] = left_assignment(whole, self.use_of(uid))
+        return left
+
+    def left(self, uid: str) -> Assignment:
+        """Returns where and how a reserve pod that has a place counts, as it was counted last."""
+        return self._left[uid]
 
     def note_owner(self, uid: str, before: Assignment | None, after: Assignment | None) -> tuple[str, ...]:
         """Notes the Reservation that a pod uses; returns the uids of those whose use has changed."""
@@ -342,7 +352,8 @@ class CycleHolds:
         """Returns where and how its reserve pod counts, or a candidate."""
         if uid in self.candidates:
             return self.candidates[uid]
-        return left_assignment(self.table.assigned[uid], self.use_of(uid))
+        use = self._uses.get(uid)
+        return self.table.left(uid) if use is None else left_assignment(self.table.assigned[uid], use)
 
     def lift(self, uid: str, row: int, sign: int) -> None:
         """Notes that a reserve pod does not count from now on (-1), or counts again (+1)."""

@@ -132,6 +132,7 @@ class CycleTransaction:
         self._lifting = {
             plugin: state for plugin, state in states if plugin.spec.lifts_holds and self.snapshot.holds.table
         }
+        self._lifting_by_profile: dict[Profile, list[PluginCycleState]] = {}
         self.can_lift = bool(self._lifting)
         self._keeping = [state for plugin, state in states if plugin.spec.keeps_capacity]
 
@@ -159,7 +160,7 @@ class CycleTransaction:
             return
         holds = self.snapshot.holds
         # The filter of a plugin that lifts takes back what lifting alone would allow.
-        found = [state.usable_holds(pod_class) for plugin, state in self._lifting.items() if plugin in profile.filters]
+        found = [state.usable_holds(pod_class) for state in self._lifting_of(profile)]
         usable = found[0] if len(found) == 1 else {uid: row for each in found for uid, row in each.items()}
         if holds.focused is usable:
             return
@@ -171,6 +172,14 @@ class CycleTransaction:
                 if uid not in lifted:
                     self._move(holds.assignment(uid), row, -1, uid)
         holds.focused = usable
+
+    def _lifting_of(self, profile: Profile) -> list[PluginCycleState]:
+        """Returns the plugin states that lift Reservations for pods of a profile."""
+        lifting = self._lifting_by_profile.get(profile)
+        if lifting is None:
+            lifting = [state for plugin, state in self._lifting.items() if plugin in profile.filters]
+            self._lifting_by_profile[profile] = lifting
+        return lifting
 
     def fits(self, profile: Profile, pod_class: PodClass, row: int) -> bool:
         """Returns True when every filter admits the class to the node in its present state."""
@@ -380,7 +389,7 @@ class CycleTransaction:
 
     def _draw(self, profile: Profile, pod_class: PodClass, row: int) -> None:
         """Notes the Reservation of a node that a pod which is about to be placed there uses, for all plugins."""
-        found = [state.drawn(pod_class, row) for plugin, state in self._lifting.items() if plugin in profile.filters]
+        found = [state.drawn(pod_class, row) for state in self._lifting_of(profile)]
         self.snapshot.holds.drawn = found[0] if found else NOTHING_DRAWN
 
     def nominate(

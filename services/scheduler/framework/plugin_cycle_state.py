@@ -9,6 +9,7 @@ results are the same bit for bit.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,6 +20,18 @@ from services.scheduler.framework.pre_bind_preparation import Preparation
 from services.scheduler.kernels.array_types_and_row_selection import Bools, Int64, Rows
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import Assignment, PodRecord
+
+
+class SparseScores(NamedTuple):
+    """Scores of some rows; all others have 0.
+
+    Attributes:
+        rows: distinct ones.
+        scores: [rows].
+    """
+
+    rows: Rows
+    scores: Int64
 
 
 class PluginCycleState:
@@ -160,7 +173,7 @@ class PluginCycleState:
         """Returns True where pods of the class change neither the filter results nor the scores for the class."""
         return True
 
-    def scores(self, pod_class: PodClass, feasible: Bools) -> Int64 | None:  # noqa: ARG002
+    def scores(self, pod_class: PodClass, feasible: Bools) -> Int64 | SparseScores | None:  # noqa: ARG002
         """Scores nodes against the feasible ones. None: 0 for all of them.
 
         Args:

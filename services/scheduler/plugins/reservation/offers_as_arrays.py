@@ -60,9 +60,7 @@ class MatchedReservations:
         self.numbers = {name: number for number, name in enumerate(self.resources)}
         whole = [holds.assigned[capacity.uid].pod_class.request for capacity in self.capacities]
         inner = [capacity.inner for capacity in self.capacities]
-        self.is_exact = all(size <= LARGEST for each in (*amounts, *whole, *inner) for size in each.values()) and all(
-            abs(capacity.order) <= LARGEST for capacity in self.capacities
-        )
+        self.is_exact = all(size <= LARGEST for each in (*amounts, *whole, *inner) for size in each.values())
         self.starts = list(accumulate((len(there) for there in rows.values()), initial=0))
         self.arrays = Matched(
             np.array(list(rows), np.int64),

@@ -16,7 +16,7 @@ from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.cache.reservation_holds import NOTHING_DRAWN, Drawn, ReservedCapacity
 from services.scheduler.framework.plugin_base import MAX_SCORE, Plugin
-from services.scheduler.framework.plugin_cycle_state import PluginCycleState
+from services.scheduler.framework.plugin_cycle_state import PluginCycleState, SparseScores
 from services.scheduler.framework.plugin_spec import PluginSpec
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.kernels.array_types_and_row_selection import Bools, Int64, Rows
@@ -153,17 +153,15 @@ class ReservationState(PluginCycleState):
     def _open(self, capacities: Iterable[ReservedCapacity]) -> list[ReservedCapacity]:
         return [each for each in capacities if self._snapshot.holds.is_open(each)]
 
-    def scores(self, pod_class: PodClass, feasible: Bools) -> Int64 | None:
+    def scores(self, pod_class: PodClass, feasible: Bools) -> SparseScores | None:
         """Scores nodes by the Reservation that the pod would use there."""
         if pod_class.reserves:
             return None
         raw = self.raw_scores(pod_class, feasible)
         if raw is None:
             return None
-        scores, highest = np.zeros(self._snapshot.size, np.int64), int(raw.max())
-        if highest:
-            scores[self._view(pod_class).rows] = MAX_SCORE * raw // highest
-        return scores
+        highest = int(raw.max())
+        return SparseScores(self._view(pod_class).rows, MAX_SCORE * raw // highest if highest else raw)
 
     def raw_scores(self, pod_class: PodClass, feasible: Bools) -> Int64 | None:
         """Returns int64[matched]: the scores before they are normalised, of the rows with Reservations that match the
