@@ -121,8 +121,7 @@ class ClusterFold(SchedulerStateFields):
         ended = pod.status.phase in _ENDED
         if not pod_record.observation:
             pod_record.observation = first_observation(record.seq)
-            if self.awaited:
-                self.awaited.pop(uid, None)
+            self.awaited.pop(uid, None)
             pod_record.name = event.pod
         elif node and pod_record.node == node:
             self._observe_again(pod_record, pod, record.seq, ends=ended and not pod_record.ended)
