@@ -88,6 +88,7 @@ async def _compile() -> None:
     finally:
         if child.returncode is None:
             child.kill()
+            await child.wait()  # while the loop runs: its end is reported there
 
 
 def _summarise(scale: Scale, with_load: Progress, without_load: Progress) -> None:

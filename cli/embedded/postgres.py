@@ -121,6 +121,7 @@ class EmbeddedPostgres:
                 if self._process:
                     await asyncio.to_thread(self._process.kill)
                 await asyncio.wait({starting}, timeout=0.05)
+            await asyncio.gather(starting, return_exceptions=True)  # its error, of the killed program, is no news
             await self.kill()
             raise
 

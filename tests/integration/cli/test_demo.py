@@ -44,6 +44,7 @@ def test_ctrl_c_ends_the_demo_while_its_servers_start(tmp_path: Path) -> None:
         terminal.press(CTRL_C)
         pressed = time.monotonic()
         assert terminal.wait_for_end() == 130
+    assert not re.search("Traceback|Task exception|is closed", terminal.seen), terminal.seen
     assert time.monotonic() - pressed < ENDS_WITHIN_S
     assert not (tmp_path / "postgres" / "data").exists()
     assert not processes_of(tmp_path)
