@@ -70,11 +70,12 @@ async def explain_pod(
         of_uid = f" with uid {uid}" if uid else ""
         raise UnknownPod(f"the log has no event about pod {name}{of_uid}; `koord events --type PodObserved` lists some")
     if found.status in ("waiting", "unschedulable"):
-        return _with_present_wait(found, view or await scheduler_state(log), language)
+        is_untried = isinstance(newest, PodUnschedulable) and not newest.attempt
+        return _with_present_wait(found, view or await scheduler_state(log), language, is_untried=is_untried)
     return found
 
 
-def _with_present_wait(found: Explanation, view: SchedulerState, language: str) -> Explanation:
+def _with_present_wait(found: Explanation, view: SchedulerState, language: str, *, is_untried: bool) -> Explanation:
     """Adds what the pod waits for at present. A gang that is not complete is not tried, so no cycle names it."""
     # Only here: they read YAML, and without it the command starts sooner.
     from services.scheduler.explain.waiting_order_config import rules_in_force
@@ -85,7 +86,8 @@ def _with_present_wait(found: Explanation, view: SchedulerState, language: str) 
     if state is None:
         return found
     words = text(state.code, state.detail, language)
-    if not any(step.event.startswith("scheduling/") for step in found.steps):
+    is_first = not any(step.event.startswith("scheduling/") for step in found.steps)
+    if is_first or (is_untried and found.evaluation is None):
         return replace(found, summary=words)
     if state.code in ("GangUnknown", "GangIncomplete"):
         return replace(found, summary=f"{found.summary}; {words}")

@@ -18,6 +18,7 @@ from services.scheduler.extender_server.http_api import serving
 from services.scheduler.framework.config.config_reload import OfferedConfig
 from services.scheduler.framework.config.decision_settings import DecisionSettings, in_force
 from services.scheduler.gangs.evict_rest_of_gang import gang_eviction_drafts
+from services.scheduler.gangs.held_back_conditions import HeldBackConditions
 from services.scheduler.gangs.network_topology_status import network_topology_drafts
 from services.scheduler.gangs.pod_group_status import pod_group_drafts
 from services.scheduler.gangs.statuses_after_bindings import StatusesAfterBindings
@@ -134,7 +135,7 @@ async def lead(runtime: Runtime) -> None:
     recorded_settings = settings.decision_settings().recorded()
     prepared: Prepared | None = runtime.prepared
     file = ConfigFile(settings)
-    explained_ns, statuses = 0, StatusesAfterBindings()
+    explained_ns, statuses, held_back = 0, StatusesAfterBindings(), HeldBackConditions()
     while not runtime.draining.is_set():
         now_ns = runtime.now_ns()
         if drafts := config_drafts(view, await file.read(now_ns), recorded_settings):
@@ -159,7 +160,7 @@ async def lead(runtime: Runtime) -> None:
                 drafts += shadow.take()
                 # A clock may be set back, so that the next time lies far ahead.
                 if not explained_ns <= now_ns < explained_ns + int(EXPLANATIONS_INTERVAL_S * SECOND):
-                    drafts += _status_drafts(cache, statuses, now_ns)
+                    drafts += _status_drafts(cache, statuses, held_back, now_ns)
                     explained_ns = now_ns
             if drafts:
                 await runtime.append(drafts, now_ns=now_ns, seen=seen, config=prepared.config_digest)
@@ -172,31 +173,34 @@ async def lead(runtime: Runtime) -> None:
         # Reports never stop, and each may let a pod be tried that waits for less load: cycles in vain take half of a
         # core at most.
         await asyncio.sleep(min(max(spent_s, 0.0), LONGEST_PAUSE_S))
-        await runtime.changed(_wait_s(cache, statuses, runtime.now_ns()))
+        await runtime.changed(_wait_s(cache, statuses, held_back, runtime.now_ns()))
     extender.cache = None
     runtime.before_fold(None)
     while drafts := shadow.take():
         await runtime.append(drafts, now_ns=runtime.now_ns())
 
 
-def _status_drafts(cache: CycleInputs, statuses: StatusesAfterBindings, now_ns: int) -> tuple[Draft, ...]:
+def _status_drafts(
+    cache: CycleInputs, statuses: StatusesAfterBindings, held_back: HeldBackConditions, now_ns: int
+) -> tuple[Draft, ...]:
     """Returns what ScheduleExplanations, Reservations, PodGroups and the ClusterNetworkTopology have to show or to become,
-    and the evictions of gangs that cannot go on.
+    the conditions of pods that no cycle tries, and the evictions of gangs that cannot go on.
     """
     pod_groups: tuple[Draft, ...] = ()
     if cache.groupings:
         pod_groups = pod_group_drafts(cache.view, statuses.take(cache.view, cache.changed_gangs, now_ns), now_ns)
         pod_groups += gang_eviction_drafts(cache, cache.changed_gangs, now_ns)
+        pod_groups += held_back.take(cache, cache.changed_gangs, now_ns)
     cache.changed_gangs.clear()
     topology = network_topology_drafts(cache) if cache.groupings else ()
     return (*explanation_drafts(cache, now_ns), *life_cycle_drafts(cache, now_ns), *pod_groups, *topology)
 
 
-def _wait_s(cache: CycleInputs, statuses: StatusesAfterBindings, now_ns: int) -> float:
+def _wait_s(cache: CycleInputs, statuses: StatusesAfterBindings, held_back: HeldBackConditions, now_ns: int) -> float:
     """Seconds until the next backoff ends, at most LONGEST_WAIT_S; less where objects wait for a status."""
     next_ns = cache.next_at_ns()
     objects = cache.view.objects
-    waiting = cache.changed_gangs or statuses
+    waiting = cache.changed_gangs or statuses or held_back
     has_objects = cache.view.explanations or objects.get(RESERVATIONS) or objects.get(NETWORK_TOPOLOGIES) or waiting
     longest_s = EXPLANATIONS_INTERVAL_S if has_objects else LONGEST_WAIT_S
     if next_ns is None:

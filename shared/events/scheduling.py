@@ -312,13 +312,15 @@ class GangEvictionDecided(Event, frozen=True, tag="koord.scheduling.GangEviction
 
 
 class PodUnschedulable(Event, frozen=True, tag="koord.scheduling.PodUnschedulable.v1"):
-    """No node passed every filter for a pod. An intent when its code changed: the gateway writes the pod's condition.
+    """No node passed every filter for a pod, or no cycle tries it. An intent when its code changed: the gateway writes the
+    pod's condition.
 
     Attributes:
         code: stable code of the reason that rejects most nodes.
         message: the reasons with their counts, for people.
         plugins: the plugins that rejected nodes; an event that may resolve one of their reasons requeues the pod.
-        attempt: how many cycles have rejected the pod since it was last placed, from 1.
+        attempt: how many cycles have rejected the pod since it was last placed, from 1; 0 for a pod that no cycle
+            tries, since its gang lacks pods.
     """
 
     KEY: ClassVar[str] = "pod"

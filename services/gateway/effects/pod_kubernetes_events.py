@@ -37,7 +37,7 @@ def unschedulable_event(intent: PodUnschedulable, scheduler: str, *, now_ns: int
         now_ns: time of the Event, nanoseconds since the epoch.
     """
     about = {"type": "Warning", "reason": "FailedScheduling", "action": "Scheduling"}
-    return _event(intent, intent.code, scheduler, about, intent.message, count=intent.attempt, now_ns=now_ns)
+    return _event(intent, intent.code, scheduler, about, intent.message, count=max(intent.attempt, 1), now_ns=now_ns)
 
 
 def _event(

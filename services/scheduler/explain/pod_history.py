@@ -138,6 +138,8 @@ class PodHistory:
         )
 
     def _unschedulable(self, event: PodUnschedulable) -> str:
+        if not event.attempt:
+            return self._decide("unschedulable", f"no cycle tries it: {event.message}")
         refused = self._decide("unschedulable", f"cycle {event.cycle} found no node: {event.message}")
         if not self._is_settled:
             self.refused = event

@@ -186,8 +186,9 @@ class SchedulingFold(SchedulerStateFields):
         if event.resource == VOLUMES:
             self.chosen[event.uid] = chosen_volume(event)
 
-    def _pod_unschedulable(self, _: RecordedEvent, event: PodUnschedulable) -> None:
-        pod_record = self._seen_by_cycle(event.pod_uid, event)
+    def _pod_unschedulable(self, record: RecordedEvent, event: PodUnschedulable) -> None:
+        # A pod that no cycle tries may have been observed after the last one.
+        pod_record = self._seen_by_cycle(event.pod_uid, event, record.cause)
         if pod_record is not None:
             pod_record.note_decision(condition_code=event.code)
 
