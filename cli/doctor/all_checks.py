@@ -20,7 +20,12 @@ from cli.doctor import check_cluster, check_postgres, check_services
 from cli.doctor.check_rejected_messages import about_rejected, logins
 from cli.doctor.check_second_systems import about_second_systems
 from cli.doctor.check_services import NEEDED
-from cli.doctor.check_unread_objects import about_ignored_settings, about_rejected_reservations, about_unread_objects
+from cli.doctor.check_unread_objects import (
+    about_ignored_pod_settings,
+    about_ignored_settings,
+    about_rejected_reservations,
+    about_unread_objects,
+)
 from cli.doctor.finding import Finding
 from cli.doctor.one_outage import one_for_each_outage
 from cli.doctor.received_announcements import ReceivedAnnouncements, about_forged
@@ -168,6 +173,7 @@ async def _log(endpoints: Endpoints, received: ReceivedAnnouncements | None) -> 
                 rules = rules_in_force(view)
                 found += about_unread_objects(objects_without_plugin(view, rules))
                 found += about_ignored_settings(view, rules)
+                found += about_ignored_pod_settings(view, rules.schedulers)
                 found += about_rejected_reservations(list(rejected_reservations(view)))
             if (ledger := await recorded_accounts_in(LogReader(database))) is not None:
                 found += check_cluster.about_rejected_quotas(list(rejected_quotas(ledger.projection)))

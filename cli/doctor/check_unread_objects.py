@@ -1,6 +1,6 @@
 """Checks that gangs, Reservations and devices are read by the profile in force, and the annotations of gangs and nodes."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from cli.doctor.finding import Finding
 from services.scheduler.explain.gang_status import ignored_settings
@@ -8,6 +8,7 @@ from services.scheduler.explain.ignored_node_annotations import ignored_annotati
 from services.scheduler.explain.objects_without_plugin import UnreadObjects
 from services.scheduler.explain.rejected_reservations import RejectedReservation
 from services.scheduler.explain.waiting_order_config import QueueRules
+from services.scheduler.state.ignored_pod_settings import ignored_settings_of
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.first_names import first_names
 
@@ -38,6 +39,23 @@ def about_rejected_reservations(found: Sequence[RejectedReservation]) -> Iterato
     if (more := len(found) - NAMED) > 0:
         what = f"{more} more Reservation{' is' if more == 1 else 's are'} rejected"
         yield Finding("warning", "configuration", what, "`koord get reservations -o wide` has what is wrong with each")
+
+
+def about_ignored_pod_settings(view: SchedulerState, schedulers: Collection[str]) -> Iterator[Finding]:
+    """Names the labels and annotations of pods of these schedulers that are ignored since they cannot be read."""
+    pods_by_fault: dict[str, list[str]] = {}
+    for record in view.pods.values():
+        if record.pod_class is not None and record.pod_class.scheduler in schedulers and not record.ended:
+            for fault in ignored_settings_of(record.pod_class):
+                pods_by_fault.setdefault(fault, []).append(record.name)
+    for fault, names in sorted(pods_by_fault.items())[:NAMED]:
+        what = f"{len(names)} pod{'' if len(names) == 1 else 's'} ({first_names(sorted(names), NAMED)}): {fault}"
+        yield Finding(
+            "warning", "configuration", what, "correct it where these pods are made: in their workload's template"
+        )
+    if (more := len(pods_by_fault) - NAMED) > 0:
+        what = f"{more} more labels or annotations of pods are ignored"
+        yield Finding("warning", "configuration", what, "`koord why pod` names those of a pod")
 
 
 def about_ignored_settings(view: SchedulerState, rules: QueueRules) -> Iterator[Finding]:

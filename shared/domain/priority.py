@@ -54,12 +54,21 @@ def sub_priority(labels: Mapping[str, str]) -> int:
     Source: spec/api.md 3, `koordinator.sh/priority`.
     """
     text = labels.get(SUB_PRIORITY)
-    found = _SUB_PRIORITY(text) if text else None
+    return (_read_sub_priority(text) if text else None) or 0
+
+
+def is_sub_priority(text: str) -> bool:
+    """Returns whether a text of that label can be read."""
+    return _read_sub_priority(text) is not None
+
+
+def _read_sub_priority(text: str) -> int | None:
+    found = _SUB_PRIORITY(text)
     if found is None:
-        return 0
+        return None
     digits = found["digits"].lower()
     number = int(digits, 8 if re.fullmatch("0[0-7]+", digits) else 0) * (-1 if found["sign"] == "-" else 1)
-    return number if -(1 << 31) <= number < 1 << 31 else 0
+    return number if -(1 << 31) <= number < 1 << 31 else None
 
 
 def raw_priority(pod: Pod) -> Priority:

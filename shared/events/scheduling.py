@@ -92,6 +92,7 @@ class PodPlaced(Event, frozen=True, tag="koord.scheduling.PodPlaced.v1"):
         passes: unit with a planned start that the pod passes -> why that start does not move: `OtherNode` (no pod of
             the unit is planned for the node), `EndsBefore` (the deadline of the pod ends it before the start),
             `FitsBeside` (the node holds the unit's pods and this one).
+        ignored: labels and annotations of the pod that cannot be read and have no effect, in words.
     """
 
     KEY: ClassVar[str] = "pod"
@@ -104,6 +105,7 @@ class PodPlaced(Event, frozen=True, tag="koord.scheduling.PodPlaced.v1"):
     score: int = 0
     annotations: dict[str, str] = msgspec.field(default_factory=dict)
     passes: dict[str, str] = msgspec.field(default_factory=dict)
+    ignored: tuple[str, ...] = ()
 
 
 class UnitStartPlanned(Event, frozen=True, tag="koord.scheduling.UnitStartPlanned.v1"):
@@ -321,6 +323,7 @@ class PodUnschedulable(Event, frozen=True, tag="koord.scheduling.PodUnschedulabl
         plugins: the plugins that rejected nodes; an event that may resolve one of their reasons requeues the pod.
         attempt: how many cycles have rejected the pod since it was last placed, from 1; 0 for a pod that no cycle
             tries, since its gang lacks pods.
+        ignored: as in PodPlaced.
     """
 
     KEY: ClassVar[str] = "pod"
@@ -332,3 +335,4 @@ class PodUnschedulable(Event, frozen=True, tag="koord.scheduling.PodUnschedulabl
     message: str
     plugins: tuple[str, ...] = ()
     attempt: int = 1
+    ignored: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""The Kubernetes Events of a pod, which `kubectl describe pod` shows: Scheduled and FailedScheduling.
+"""The Kubernetes Events of a pod, which `kubectl describe pod` shows: Scheduled, FailedScheduling and SettingsIgnored.
 
 An Event is named by the pod and what it says, so that repetitions are counted on one object instead of filling etcd.
 """
@@ -38,6 +38,22 @@ def unschedulable_event(intent: PodUnschedulable, scheduler: str, *, now_ns: int
     """
     about = {"type": "Warning", "reason": "FailedScheduling", "action": "Scheduling"}
     return _event(intent, intent.code, scheduler, about, intent.message, count=max(intent.attempt, 1), now_ns=now_ns)
+
+
+def ignored_settings_event(
+    intent: PodPlaced | PodUnschedulable, scheduler: str, *, now_ns: int
+) -> tuple[Body, Body] | None:
+    """Returns the Event about labels and annotations that the scheduler ignores; None for a pod without any.
+
+    Args:
+        intent: as its service recorded it.
+        scheduler: the pod's schedulerName; empty means koord-scheduler.
+        now_ns: time of the Event, nanoseconds since the epoch.
+    """
+    if not intent.ignored:
+        return None
+    about = {"type": "Warning", "reason": "SettingsIgnored", "action": "Scheduling"}
+    return _event(intent, "SettingsIgnored", scheduler, about, "; ".join(intent.ignored), count=1, now_ns=now_ns)
 
 
 def _event(

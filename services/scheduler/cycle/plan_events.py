@@ -13,6 +13,7 @@ from services.scheduler.cycle.placed_and_refused_pods import (
 from services.scheduler.cycle.pod_scheduled_condition import main_code, message
 from services.scheduler.framework.nominations_and_victims_of_cycle import Nomination
 from services.scheduler.framework.reasons import UNREADABLE_POD, text
+from services.scheduler.state.ignored_pod_settings import ignored_settings_of
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from shared.domain.reservation import allocated_text, pre_allocated_pods
 from shared.events import Cause, Draft, Event
@@ -142,6 +143,7 @@ def _placed(plan: CyclePlan, placed: PlacedPod) -> PodPlaced | PlacementReserved
         score=placed.score,
         annotations=dict(placed.allocation),
         passes=dict(plan.passes.get(placed.pod.uid, {})),
+        ignored=ignored_settings_of(placed.pod_class),
     )
 
 
@@ -207,6 +209,7 @@ def _condition(plan: CyclePlan, refused: RefusedPod) -> PodUnschedulable | Reser
         message=words,
         plugins=plugins,
         attempt=attempt,
+        ignored=ignored_settings_of(pod_class),
     )
 
 

@@ -49,6 +49,7 @@ def explain(records: Iterable[RecordedEvent], pod_uid: str = "", language: str =
         summary=_summary(history, cycles, evaluation),
         evaluation=evaluation,
         steps=tuple(history.steps),
+        ignored=history.ignored(),
     )
 
 

@@ -7,6 +7,7 @@ from services.scheduler.explain.changed_fields import changed_fields
 from services.scheduler.explain.explanation_text import Step
 from services.scheduler.explain.quota_ledger_event_sentences import describe
 from services.scheduler.plugins.registry import text
+from services.scheduler.state.ignored_pod_settings import ignored_pod_settings
 from services.scheduler.state.pod_equivalence_class import SCHEDULER_NAME
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import (
@@ -72,6 +73,13 @@ class PodHistory:
         if not step:
             return
         self.steps.append(Step(f"{record.context}/{record.seq}", record.at_ns, event.type_name(), step))
+
+    def ignored(self) -> tuple[str, ...]:
+        """Returns the labels and annotations of its newest object that cannot be read and have no effect."""
+        if self._observed_pod is None:
+            return ()
+        metadata = self._observed_pod.metadata
+        return tuple(ignored_pod_settings(metadata.labels, metadata.annotations))
 
     def _set(self, status: str, summary: str) -> str:
         self.status, self.summary, self.refused = status, summary, None

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
 from services.scheduler.framework.reasons import Reason
+from services.scheduler.state.ignored_pod_settings import ignored_settings_of
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from shared.events import Cause, Draft
 from shared.events.scheduling import PodUnschedulable
@@ -66,5 +67,6 @@ def _condition(cache: CycleInputs, pod: PodRecord, reason: Reason) -> Draft:
         code=reason.code,
         message=texts.text(reason.code, reason.detail),
         attempt=0,
+        ignored=ignored_settings_of(pod.pod_class),
     )
     return Draft(event, Cause("cluster", pod.since), pod.uid)

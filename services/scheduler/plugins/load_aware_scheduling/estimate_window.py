@@ -6,12 +6,11 @@ Source: spec/scheduler-core.md 3.3; upstream pkg/scheduler/plugins/loadaware/pod
 from typing import NamedTuple
 
 from services.scheduler.plugins.load_aware_scheduling.args import LoadAwareArgs
-from services.scheduler.plugins.load_aware_scheduling.strict_annotation_parsing import read_whole
+from services.scheduler.state.ignored_pod_settings import ESTIMATED_AFTER_INITIALIZED, ESTIMATED_AFTER_SCHEDULED
+from services.scheduler.state.strict_annotation_parsing import read_whole
 from shared.kube.instants import SECOND
 from shared.kube.pod import Pod
 
-AFTER_SCHEDULED_ANNOTATION = "scheduling.koordinator.sh/load-estimated-seconds-after-pod-scheduled"
-AFTER_INITIALIZED_ANNOTATION = "scheduling.koordinator.sh/load-estimated-seconds-after-initialized"
 RESERVE_ANNOTATION = "scheduling.koordinator.sh/reserve-pod"
 
 
@@ -30,10 +29,8 @@ def counts_on_node(pod: Pod) -> bool:
 def windows_of(pod: Pod, args: LoadAwareArgs) -> Windows:
     """The time for which this pod's estimate counts: of the arguments, or of its annotations where allowed."""
     return Windows(
-        after_scheduled_s=_window_s(pod, args, AFTER_SCHEDULED_ANNOTATION, args.estimated_seconds_after_pod_scheduled),
-        after_initialized_s=_window_s(
-            pod, args, AFTER_INITIALIZED_ANNOTATION, args.estimated_seconds_after_initialized
-        ),
+        after_scheduled_s=_window_s(pod, args, ESTIMATED_AFTER_SCHEDULED, args.estimated_seconds_after_pod_scheduled),
+        after_initialized_s=_window_s(pod, args, ESTIMATED_AFTER_INITIALIZED, args.estimated_seconds_after_initialized),
     )
 
 

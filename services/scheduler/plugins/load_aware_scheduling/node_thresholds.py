@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from services.scheduler.plugins.load_aware_scheduling.args import LoadAwareArgs
-from services.scheduler.plugins.load_aware_scheduling.strict_annotation_parsing import Int64
+from services.scheduler.state.strict_annotation_parsing import Int64
 from shared.kube.instants import BadTime, duration_ns
 from shared.kube.json_text import read_json
 from shared.kube.node import Node

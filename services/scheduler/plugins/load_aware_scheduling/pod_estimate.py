@@ -14,14 +14,14 @@ from collections.abc import Mapping
 
 from services.scheduler.plugins.load_aware_scheduling.args import LoadAwareArgs
 from services.scheduler.plugins.load_aware_scheduling.int64_bound import bounded
-from services.scheduler.plugins.load_aware_scheduling.strict_annotation_parsing import read_amounts, read_counts
+from services.scheduler.state.ignored_pod_settings import ESTIMATED_FACTORS
+from services.scheduler.state.strict_annotation_parsing import read_amounts, read_counts
 from shared.domain.pod_requests import Nanos, PodAmounts, read_pod_amounts
 from shared.domain.priority import Priority, priority, resource_of
 from shared.kube.node import Node
 from shared.kube.pod import Pod
 from shared.kube.quantity import amount, amounts
 
-FACTORS_ANNOTATION = "scheduling.koordinator.sh/load-estimated-scaling-factors"
 RAW_ALLOCATABLE_ANNOTATION = "node.koordinator.sh/raw-allocatable"
 
 _CPU_DEFAULT_MILLI = 250
@@ -44,7 +44,7 @@ def factors_of(pod: Pod, args: LoadAwareArgs) -> Mapping[str, int]:
     """Resource -> percent of the base: the arguments', overridden one by one by the pod's annotation where allowed."""
     factors = args.estimated_scaling_factors
     if args.allow_customize_estimation and (annotations := pod.metadata.annotations):
-        return factors | read_counts(annotations.get(FACTORS_ANNOTATION))
+        return factors | read_counts(annotations.get(ESTIMATED_FACTORS))
     return factors
 
 

@@ -1,0 +1,96 @@
+"""Labels and annotations of pods that cannot be read have no effect, as upstream, and are named where people look."""
+
+import json
+
+import pytest
+
+from cli.doctor.check_unread_objects import about_ignored_pod_settings
+from services.gateway.effects.pod_kubernetes_events import ignored_settings_event
+from services.scheduler.explain.explain_pod import explain
+from services.scheduler.explain.explanation_text import render
+from services.scheduler.state.ignored_pod_settings import (
+    ESTIMATED_AFTER_INITIALIZED,
+    ESTIMATED_AFTER_SCHEDULED,
+    ESTIMATED_FACTORS,
+    ignored_pod_settings,
+)
+from shared.domain.priority import LABEL as PRIORITY_CLASS
+from shared.domain.priority import SUB_PRIORITY
+from shared.domain.qos import LABEL as QOS_CLASS
+from shared.events.scheduling import PodPlaced, PodUnschedulable
+from tests.support.scheduling_world import World, node, pod
+
+QOS_FAULT = "label koordinator.sh/qosClass is 'LSX' and counts as none"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "fault"),
+    [
+        (QOS_CLASS, "LSX", f"{QOS_FAULT}; give one of LSE, LSR, LS, BE, SYSTEM"),
+        (QOS_CLASS, "guaranteed", "counts as none; give one of LSE, LSR, LS, BE, SYSTEM"),
+        (
+            PRIORITY_CLASS,
+            "koord-prdo",
+            "is 'koord-prdo' and counts as none; give one of koord-prod, koord-mid, koord-batch, koord-free",
+        ),
+        (SUB_PRIORITY, "high", "label koordinator.sh/priority is 'high' and counts as 0; give a whole number"),
+        (SUB_PRIORITY, "99999999999", "counts as 0"),
+        (ESTIMATED_FACTORS, "cpu=85", "is 'cpu=85' and is ignored; give JSON with percentages"),
+        (ESTIMATED_FACTORS, '{"cpu": "85"}', "is ignored"),
+        (ESTIMATED_AFTER_SCHEDULED, "1m", "is '1m' and is ignored; give a number of seconds"),
+        (ESTIMATED_AFTER_INITIALIZED, "-5", "is ignored"),
+    ],
+)
+def test_what_cannot_be_read_is_named_with_what_it_should_be(name: str, text: str, fault: str) -> None:
+    [found] = ignored_pod_settings({name: text}, {name: text})
+    assert fault in found
+
+
+def test_what_can_be_read_is_not() -> None:
+    labels = {QOS_CLASS: "LSR", PRIORITY_CLASS: "koord-batch", SUB_PRIORITY: "0"}
+    annotations = {
+        ESTIMATED_FACTORS: json.dumps({"cpu": 85}),
+        ESTIMATED_AFTER_SCHEDULED: "0",
+        ESTIMATED_AFTER_INITIALIZED: "60",
+    }
+    assert [*ignored_pod_settings(labels, annotations)] == []
+    assert [*ignored_pod_settings(None, None)] == []
+
+
+def _world() -> World:
+    world = World()
+    world.add_node(node("n", cpu="8"))
+    wrong = {QOS_CLASS: "LSX"}
+    world.add_pod(pod("placed", cpu="1", labels=wrong))
+    world.add_pod(pod("large", cpu="99", labels=wrong))
+    world.add_pod(pod("right", cpu="1", labels={QOS_CLASS: "LS"}))
+    world.read()
+    return world
+
+
+def test_a_decision_records_them_so_that_the_pod_gets_a_kubernetes_event() -> None:
+    decisions = {
+        record.event.pod.removeprefix("d/"): record.event
+        for record in _world().cycle()
+        if isinstance(record.event, PodPlaced | PodUnschedulable)
+    }
+    assert decisions["right"].ignored == ()
+    assert ignored_settings_event(decisions["right"], "", now_ns=1) is None
+    for name in ("placed", "large"):
+        found = ignored_settings_event(decisions[name], "", now_ns=1)
+        assert found is not None
+        event, _ = found
+        assert (event["type"], event["reason"]) == ("Warning", "SettingsIgnored")
+        assert event["message"].startswith(QOS_FAULT)
+
+
+def test_the_explanation_of_the_pod_and_the_doctor_name_them() -> None:
+    world = _world()
+    world.cycle()
+    records = [record for log in world.logs.values() for record in log]
+    shown = render(explain(records, "placed")).splitlines()
+    assert shown[1].startswith(f"  ignored: {QOS_FAULT}")
+    assert explain(records, "right").ignored == ()
+    [finding] = about_ignored_pod_settings(world.view, ["koord-scheduler"])
+    assert finding.what.startswith(f"2 pods (d/large, d/placed): {QOS_FAULT}")
+    assert [*about_ignored_pod_settings(world.view, ["another"])] == []
