@@ -10,7 +10,7 @@ from services.gateway.known_objects import ObservedPod
 from services.gateway.settings import GatewaySettings
 from services.gateway.state import GatewayState
 from shared.events import Cause, Draft, Event
-from shared.events.cluster import EvictionPaused, EvictionsHeld, PodEvicted
+from shared.events.cluster import EvictionPaused, EvictionsHeld, PodBound, PodEvicted
 from shared.events.intents import EvictionRequested
 from shared.kube.instants import SECOND
 
@@ -40,6 +40,7 @@ class EvictionPauses:
         self._append = append
         self._evicting: dict[Cause, Evicted] = {}
         self._perhaps: dict[Cause, Evicted] = {}  # due at the start: an earlier gateway may have evicted them
+        self._bound: dict[str, PodBound] = {}  # pod uid -> a binding that no observation shows yet
         self._pausing: dict[Cause, None] = {}
         self._held_after = -1  # `switched_seq` after which the breaker was drafted
         self._budget: EvictionBudget | None = None
@@ -76,12 +77,22 @@ class EvictionPauses:
         """Begins a choice of due intents at an instant. Thousands of paused evictions are not examined each time."""
         self._budget, self._now_ns = None, now_ns
         self._spend_what_a_crash_left(state)
+        self._forget_observed_bindings(state)
         at_ns, switched_seq = self._examined
         self._examines_paused = (
             abs(now_ns - at_ns) >= PAUSED_INTERVAL_NS or switched_seq != state.evictions.switched_seq
         )
         if self._examines_paused:
             self._examined = now_ns, state.evictions.switched_seq
+
+    def _forget_observed_bindings(self, state: GatewayState) -> None:
+        """Forgets bindings whose pods have a node in the State now, or are gone."""
+        while self._bound:
+            first = next(iter(self._bound.values()))
+            pod = state.pod(first.pod, first.pod_uid)
+            if pod is not None and not pod.node:
+                break
+            del self._bound[first.pod_uid]
 
     def is_paused(self, state: GatewayState, cause: Cause) -> bool:
         """Reports whether an eviction is paused and not examined in this round."""
@@ -95,6 +106,8 @@ class EvictionPauses:
             in_flight = [one for one in self._evicting.values() if one.pod_uid not in state.evictions.evicted]
             self._budget = EvictionBudget(state.evictions, self._limits, in_flight, self._now_ns)
         one = _evicted(cause, intent, pod)
+        if not one.node and (bound := self._bound.get(intent.pod_uid)) is not None:
+            one = replace(one, node=bound.node)
         if not (reason := self._budget.admit(one)):
             self._evicting[cause] = one
             return False
@@ -117,7 +130,13 @@ class EvictionPauses:
         self._append(Draft(EvictionsHeld(by=BREAKER, reason=reason)))
 
     def outcome(self, cause: Cause, outcome: Event) -> Event:
-        """Adds the node and the workload to the outcome of an eviction that spent budget."""
+        """Adds the node and the workload to the outcome of an eviction that spent budget.
+
+        Also notes the node of a binding: an eviction spends its budget before a watch shows the pod there. Another
+        gateway need not know it, since it lists all pods first.
+        """
+        if isinstance(outcome, PodBound):
+            self._bound[outcome.pod_uid] = outcome
         one = self._evicting.get(cause)
         if one is None or not isinstance(outcome, PodEvicted):
             return outcome

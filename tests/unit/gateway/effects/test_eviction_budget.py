@@ -10,11 +10,13 @@ from shared.events.cluster import (
     EvictionPaused,
     EvictionsHeld,
     EvictionsReleased,
+    PodBound,
     PodDeleted,
     PodEvicted,
     PodObserved,
 )
 from shared.events.intents import EvictionRequested
+from shared.events.scheduling import PodPlaced
 from shared.kube.instants import SECOND
 from tests.support.gateway_objects import Log, kept, pod, state_after
 
@@ -125,6 +127,27 @@ def test_the_breaker_counts_what_waits_since_the_newest_release() -> None:
     assert not breaks(record, 0, LIMITS)
     assert breaks(record, 1, LIMITS)
     assert not breaks(record_of((1, paused), (2, paused), (3, EvictionsReleased(by="o", reason=""))), 1, LIMITS)
+
+
+def test_an_eviction_spends_the_budget_of_the_node_to_which_its_pod_was_bound_before_any_watch_showed_that() -> None:
+    log = Log()
+    log.append("cluster", observed("second"))
+    log.append("cluster", PodObserved(pod="shop/first", pod_uid="u1", object=kept("pods", pod("first", uid="u1"))))
+    placed = log.append("scheduling", PodPlaced(pod="shop/first", pod_uid="u1", node="n1", cycle=1, request={}))
+    first, second = (
+        EvictionRequested(pod=f"shop/{name}", pod_uid=uid, reason="r")
+        for name, uid in (("first", "u1"), ("second", "uid-of-second"))
+    )
+    first_cause, second_cause = log.append("quota", first), log.append("slo", second)
+    state = state_after(log.in_order([]))
+    pauses = EvictionPauses(LIMITS._replace(node=1), lambda _draft: None)
+    pauses.outcome(placed, PodBound(pod="shop/first", pod_uid="u1", node="n1"))
+    pauses.begin_round(state, 1)
+    assert not pauses.must_wait(state, first_cause, first)
+    assert pauses.must_wait(state, second_cause, second)
+    outcome = pauses.outcome(first_cause, PodEvicted(pod="shop/first", pod_uid="u1"))
+    assert isinstance(outcome, PodEvicted)
+    assert outcome.node == "n1"
 
 
 def test_a_paused_eviction_stays_due_until_its_outcome_and_snapshots_keep_it() -> None:
