@@ -77,6 +77,10 @@ class ClusterLease:
         self._unchanged_since_s = 0.0
         self._unusable = ""
 
+    def hold_writes(self, api: KubeApi) -> None:
+        """Has a client send no write once another system can have taken the cluster over."""
+        api.hold_writes(lambda: self.permits_effects, self._path.rpartition("/")[0])
+
     @property
     def permits_effects(self) -> bool:
         """Returns whether no other system can have taken the cluster over meanwhile, as far as this one can know."""
@@ -160,7 +164,7 @@ class ClusterLease:
             return False
         if self._renewed_s is not None:
             raise ClusterTaken(self._api.server, *holder.partition("/")[::2], self._lasts_s)
-        return holder.partition("/")[0] != self._own.log
+        return log_of(stored) != self._own.log
 
     async def _has_expired(self, stored: Raw) -> bool:
         """Returns whether the holder has not renewed it for as long as it lasts, by this process's own clock.
@@ -253,6 +257,11 @@ def lease_path(namespace: str) -> str:
 def holder_of(stored: Raw) -> str:
     """Returns the log and the replica of the system in a Lease, `log/replica`; empty where nobody holds it."""
     return str((stored.get("spec") or {}).get("holderIdentity") or "")
+
+
+def log_of(stored: Raw) -> str:
+    """Returns the log of the system in a Lease; empty where nobody holds it."""
+    return holder_of(stored).partition("/")[0]
 
 
 def _micro_time(now_ns: int) -> str:

@@ -145,7 +145,12 @@ class Gateway:
         if self._settings.shadow:
             return True
         self._lease = await claim_cluster(self._runtime, self._api, self.outages, self._append_later)
-        return self._lease is not None
+        if self._lease is None:
+            return False
+        self._lease.hold_writes(self._api)
+        if self._webhooks is not None:
+            self._lease.hold_writes(self._webhooks.api)
+        return True
 
     async def _work(self, group: asyncio.TaskGroup) -> None:
         """Works until a stop is requested; then lets effects end, whose outcomes are appended after that."""

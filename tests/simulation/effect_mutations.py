@@ -8,6 +8,7 @@ from services.gateway.effects import outcomes_without_api_request
 from services.gateway.effects.drift_tracker import DriftTracker
 from services.gateway.effects.intent_types import object_ref
 from services.gateway.effects.read_back_confirmations import Confirmations
+from services.gateway.effects.spend_budget_or_pause_eviction import EvictionPauses
 from services.gateway.kube_api.client import KubeApi
 from services.gateway.kube_api.resources import PODS
 
@@ -54,7 +55,13 @@ def desired_states_outlast_their_object() -> AbstractContextManager[Any]:
     return patch.object(outcomes_without_api_request, "_has_object", has_object)
 
 
+def evictions_before_an_observed_binding_have_no_node() -> AbstractContextManager[Any]:
+    """An eviction spends no budget of a node until a watch has shown its pod there."""
+    return patch.object(EvictionPauses, "_forget_observed_bindings", lambda self, _state: self._bound.clear())
+
+
 EFFECT_MUTATIONS = (
+    evictions_before_an_observed_binding_have_no_node,
     desired_states_outlast_their_object,
     given_up_for_good,
     failed_without_a_read,

@@ -27,6 +27,7 @@ from shared.log.retention_carry_forward import Candidate, copies
 from shared.runtime import declared_intents, retention
 from tests.simulation.effect_mutations import EFFECT_MUTATIONS
 from tests.simulation.gang_and_reservation_mutations import GANG_AND_RESERVATION_MUTATIONS, both
+from tests.simulation.lease_mutations import LEASE_MUTATIONS
 from tests.simulation.log_mutations import LOG_MUTATIONS
 from tests.simulation.overcommit_mutations import OVERCOMMIT_MUTATIONS
 
@@ -235,6 +236,7 @@ MUTATIONS: Mapping[str, Mutation] = {
         _evictions_before_a_crash_spend_nothing,
         _forged_allocations_are_believed,
         _any_cluster_is_the_cluster_of_the_log,
+        *LEASE_MUTATIONS,
         *LOG_MUTATIONS,
         *OVERCOMMIT_MUTATIONS,
         *EFFECT_MUTATIONS,

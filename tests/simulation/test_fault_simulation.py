@@ -27,6 +27,9 @@ FINDS_IT = {
     "statuses_outlast_their_objects": 3,
     "nothing_is_carried_forward": 2,
     "outcomes_leave_before_their_intents": 2,
+    "the_lease_of_another_system_is_taken": 30,
+    "effects_go_on_without_the_lease": 30,
+    "tries_outlast_the_lease": 30,
     "placements_hold_no_room": 3,
     "quotas_are_not_compared": 3,
     "ambiguous_answers_are_refusals": 8,
@@ -59,6 +62,7 @@ DIRECTED = {
     "conditions_are_written_whatever_the_version": "a_condition_is_written_after_the_binding",
     "desired_states_outlast_their_object": "a_pod_comes_back_under_its_name",
     "older_statuses_are_carried_forward": "an_older_status_is_carried_forward",
+    "evictions_before_an_observed_binding_have_no_node": "a_pod_is_evicted_before_its_binding_is_observed",
 }
 """The kept plans that find a fault which needs a certain order of events."""
 

@@ -15,7 +15,8 @@ from urllib.parse import parse_qs
 import msgspec
 from yarl import URL
 
-from cli.dev.fault_simulation.memory_api import ApiServer, Refused, Watch
+from cli.dev.fault_simulation.memory_api import LEASES, ApiServer, Refused, key_of
+from cli.dev.fault_simulation.memory_watch import Watch
 from cli.dev.fault_simulation.virtual_loop import Process
 from services.gateway.kube_api.authenticated_connections import Connections
 from services.gateway.kube_api.client import APPLY, STRATEGIC
@@ -62,6 +63,7 @@ class ApiTransport:
     Attributes:
         faults: those in force.
         cut: processes that do not reach the server.
+        writing: called with the process and the request of each write that is sent, but for those of Leases.
     """
 
     def __init__(self, server: ApiServer, seed: int) -> None:
@@ -69,6 +71,7 @@ class ApiTransport:
         self.faults: dict[ApiFault, None] = {}
         self.cut: dict[Process, None] = {}
         self.up = True
+        self.writing: Callable[[Process, str], None] = lambda _process, _request: None
         self._random = random.Random(seed)  # noqa: S311
         self._tokens: dict[str, list[bytes]] = {}
 
@@ -123,6 +126,11 @@ class ApiTransport:
         if method == "POST" and target.part == "eviction":
             server.evict(key, body["deleteOptions"]["preconditions"]["uid"])
             return b"{}"
+        if method == "POST" and not target.name:
+            return server.encoded(resource, key_of(server.insert(resource, body)["metadata"]))
+        if method == "PUT":
+            server.replace(resource, key, body)
+            return server.encoded(resource, key)
         if method == "DELETE":
             server.delete(resource, key, body.get("preconditions", {}).get("uid", ""))
             return b"{}"
@@ -190,13 +198,15 @@ class MemoryPool:
             OSError, TimeoutError: no answer arrived.
         """
         transport = self._transport
+        writes = method != "GET"
+        if writes and _target(path).resource != LEASES:
+            transport.writing(self._process, f"{method} {path}")
         await transport.travel()
         if self._process in transport.cut:
             await asyncio.sleep(timeout_s)
             raise NeverSent("the server is not reached")
         if not transport.up:
             raise NeverSent("connection refused")
-        writes = method != "GET"
         if fault := transport.drawn(BEFORE, writes=writes):
             await transport.travel()
             if fault == "refused":

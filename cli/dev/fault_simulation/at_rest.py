@@ -7,9 +7,12 @@ import msgspec
 
 from cli.dev.fault_simulation import what_holds
 from cli.dev.fault_simulation.held_capacity import requested
+from cli.dev.fault_simulation.memory_api import LEASES
 from cli.dev.fault_simulation.memory_log import Context
 from cli.dev.fault_simulation.replica import Replica
+from cli.dev.fault_simulation.substitutions import CODEC
 from cli.dev.fault_simulation.waiting_at_rest import used_of
+from services.gateway.cluster_lease import log_of
 from services.gateway.effects.desired_state_comparison import desired_patch, fields_named
 from services.gateway.effects.intent_types import FieldGroup, field_group
 from services.quota_ledger.accounting.verify_invariants_by_replay import holds
@@ -43,7 +46,7 @@ def folded(replica: Replica, contexts: dict[str, Context]) -> State:
     assert runtime is not None, "a running replica"
     state = runtime.service.new_state()
     for name, kinds in runtime.service.follows.items():
-        context, codec = contexts[name], Codec(kinds)
+        context, codec = contexts[name], CODEC(kinds)
         upto = runtime.follower.positions[name].seq
         for record in (*_copies(context, codec), *_records(context, codec, upto)):
             state.apply(record)
@@ -124,6 +127,8 @@ def _gateway(world: "World") -> Iterator[str]:
         return
     state = leader.runtime.state
     for resource, objects in world.api.objects.items():
+        if resource == LEASES:
+            continue  # no log has them
         known = {key: each.uid for key, each in state.known.get(resource, {}).items()}
         there = {key: body["metadata"]["uid"] for key, body in objects.items()}
         if resource == "configmaps":
@@ -134,6 +139,9 @@ def _gateway(world: "World") -> Iterator[str]:
     for key, body in world.api.objects["pods"].items():
         if key in state.pods and state.pods[key].node != body["spec"].get("nodeName", ""):
             yield f"the log has {key} on {state.pods[key].node!r}, the server on {body['spec'].get('nodeName')!r}"
+    for lease in world.api.objects[LEASES].values():
+        if log_of(lease) != state.log:
+            yield f"the Lease is that of {log_of(lease)!r}, and the log of the gateway that leads is {state.log}"
     intents = state.intents
     due = {**intents.one_shots, **intents.desired, **intents.superseded, **intents.given_up}
     if due:
@@ -143,7 +151,7 @@ def _gateway(world: "World") -> Iterator[str]:
 def _unwritten(world: "World") -> Iterator[str]:
     """Objects have the newest desired state of each field group that the kept logs name."""
     newest: dict[FieldGroup, tuple[str, FieldsDesired | ObjectDesired]] = {}
-    codec = Codec((FieldsDesired, ObjectDesired, NodeReported))
+    codec = CODEC((FieldsDesired, ObjectDesired, NodeReported))
     for context in world.postgres.contexts.values():
         for record in _records(context, codec, context.head.seq):
             desired = record.event

@@ -12,7 +12,7 @@ from cli.dev.fault_simulation.invariants import STATUS
 from cli.dev.fault_simulation.memory_api import Refused, key_of
 from cli.dev.fault_simulation.memory_bus import NO_FAULTS, Faults
 from cli.dev.fault_simulation.memory_log import KEEPALIVE_S
-from cli.dev.fault_simulation.plan import BadPlan, Step
+from cli.dev.fault_simulation.plan import DRAINS, BadPlan, Step
 from cli.dev.fault_simulation.replica import GATEWAY
 from shared.events import Draft
 from shared.events.intents import EvictionRequested
@@ -309,6 +309,10 @@ def _wrong_cluster(world: "World", step: Step) -> None:
     world.connect_to_a_copy(step.for_s)
 
 
+def _second_system(world: "World", step: Step) -> None:
+    world.start_second_system(step.for_s, drains=step.what == DRAINS)
+
+
 def _cut_api(world: "World", step: Step) -> None:
     for process in [replica.process for replica in world.replicas_of("gateway")]:
         world.transport.cut[process] = None
@@ -363,6 +367,7 @@ STEPS: Mapping[str, Callable[["World", Step], None]] = {
     "api": _api,
     "cut-api": _cut_api,
     "wrong-cluster": _wrong_cluster,
+    "second-system": _second_system,
     "lag-watches": _lag_watches,
     "expire-watches": _expire_watches,
 }

@@ -7,16 +7,19 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
+from cli.dev.fault_simulation.memory_watch import Change, Watch
 from cli.dev.fault_simulation.virtual_loop import Process
 from shared.kube import resource_names
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.strategic_merge import merged
 
 Body = dict[str, Any]
+
+LEASES = "leases.coordination.k8s.io"
 
 INSTALLED = frozenset(
     {
@@ -32,6 +35,7 @@ INSTALLED = frozenset(
         resource_names.POD_GROUPS,
         resource_names.RESERVATIONS,
         resource_names.DEVICES,
+        LEASES,
     }
 )
 """Resources that are served; a list of any other is answered by 404."""
@@ -60,48 +64,6 @@ class Refused(Exception):
         if self.cause:
             status["details"] = {"causes": [{"reason": self.cause}]}
         return _ENCODE(status)
-
-
-class Change(NamedTuple):
-    """One change of an object, as a watch sends it."""
-
-    version: int
-    line: bytes
-
-
-class Watch:
-    """A watch that a client has open.
-
-    Attributes:
-        lines: not yet read by the client.
-        ended: the server or the network has ended it.
-    """
-
-    def __init__(self) -> None:
-        self.lines: deque[bytes] = deque()
-        self.ended = False
-        self._wake: asyncio.Future[None] | None = None
-
-    def put(self, line: bytes) -> None:
-        """Delivers a line."""
-        if not self.ended:
-            self.lines.append(line)
-            self._notify()
-
-    def end(self) -> None:
-        """Ends the connection."""
-        self.ended = True
-        self._notify()
-
-    async def wait(self) -> None:
-        """Returns once there is a line, or the end."""
-        while not self.lines and not self.ended:
-            self._wake = asyncio.get_running_loop().create_future()
-            await self._wake
-
-    def _notify(self) -> None:
-        if self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
 
 
 class ApiServer:
@@ -322,6 +284,27 @@ class ApiServer:
         kept = {name: value for name, value in metadata.items() if name in ("labels", "annotations")}
         after = {**before, **body, "metadata": {**before["metadata"], **kept}}
         return before if after == before else self.put(resource, key, after)
+
+    def insert(self, resource: str, body: Body) -> Body:
+        """Executes the creation of an object.
+
+        Raises:
+            Refused: there is one of its name.
+        """
+        key = key_of(body["metadata"])
+        if key in self.objects[resource]:
+            raise Refused(409, "AlreadyExists", f"{resource} {key} already exists")
+        return self.create(resource, body)
+
+    def replace(self, resource: str, key: str, body: Body) -> Body:
+        """Executes the replacement of a whole object, conditional on the resourceVersion that it names.
+
+        Raises:
+            Refused: as the server would.
+        """
+        before = self._conditional(resource, key, body["metadata"])["metadata"]
+        kept = {name: before[name] for name in ("uid", "creationTimestamp")}
+        return self.put(resource, key, {**body, "metadata": {**body["metadata"], **kept}})
 
     def _with_uid(self, resource: str, key: str, uid: str) -> Body:
         found = self.find(resource, key)

@@ -52,6 +52,9 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{self.at_s:7.3f} s  {self.do} {' '.join(filter(None, [*parts, rate]))}"
 
 
+DRAINS = "drains"
+"""The end of a second system that releases the Lease; any other is a crash."""
+
 FORGERIES = ("batch-of-another-context", "batch", "beacon")
 FORGED_CONTEXTS = ("scheduling", "cluster", "nodes-0")
 
@@ -90,7 +93,8 @@ def drawn(seed: int) -> Plan:
     modes = random.Random(f"modes of gangs of {seed}")  # noqa: S311
     gangs = list(_changed_gangs(modes, _gangs(grouped)))
     gpus = _gpus(random.Random(f"devices of {seed}"))  # noqa: S311
-    steps = [*_workload(draw), *_faults(draw), *_mistakes(apart), *gangs, *_reservations(grouped), *gpus]
+    seconds = _second_system(random.Random(f"second systems of {seed}"))  # noqa: S311
+    steps = [*_workload(draw), *_faults(draw), *_mistakes(apart), *gangs, *_reservations(grouped), *gpus, *seconds]
     return tuple(sorted(steps, key=lambda step: step.at_s))
 
 
@@ -244,6 +248,22 @@ def _mistakes(draw: random.Random) -> list[Step]:
         steps += [Step(_instant(draw), "create-pod", f"cpus-{number}", "bound-cpus", 2) for number in range(8)]
     if draw.random() < 0.05:
         steps.append(Step(_instant(draw, 1.0), "wrong-cluster", for_s=round(1 + draw.random() * 3, 3)))
+    return steps
+
+
+def _second_system(draw: random.Random) -> list[Step]:
+    """Draws a second system on the same cluster, mostly while the first one does not reach the API server or is stopped:
+    then it takes the Lease over.
+    """
+    if draw.random() >= 0.08:
+        return []
+    at_s = _instant(draw, 1.0)
+    lasts_s = round(2 + draw.random() * (FAULTS_LAST_S - 4 - at_s), 3)
+    steps = [Step(at_s, "second-system", what=draw.choice((DRAINS, "")), for_s=lasts_s)]
+    if draw.random() < 0.7:
+        fault = draw.choice(("cut-api", "stop"))
+        since_s = round(max(at_s - draw.random(), 0.2), 3)
+        steps.append(Step(since_s, fault, "gateway" * (fault == "stop"), for_s=round(3 + draw.random() * 3, 3)))
     return steps
 
 

@@ -52,6 +52,7 @@ GATEWAY = GatewaySettings(
     evictions_per_node=4,
     evictions_per_cluster=6,
     eviction_breaker=5,
+    lease_s=3,
 )
 
 _SETTINGS: Mapping[str, Any] = {
@@ -89,6 +90,8 @@ class Replica:
         believed: context -> the position that was last compared with the log.
         folded: number of events folded when they were compared.
         runs: number of runs so far.
+        postgres: the server that has its log.
+        retired: it is not started again.
     """
 
     def __init__(self, outside: Outside, service: str, number: int, restart_s: Callable[[], float]) -> None:
@@ -100,6 +103,8 @@ class Replica:
         self.folded = -1
         self.runs = 0
         self.skew_ns = 0
+        self.postgres = outside.postgres
+        self.retired = False
         self._outside = outside
         self._restart_s = restart_s
         self._declared = _declared(service, outside, self)
@@ -111,6 +116,8 @@ class Replica:
 
     def start(self) -> None:
         """Starts a run."""
+        if self.retired:
+            return
         self.runs += 1
         self.process = Process(f"{self.name}#{self.runs}", skew_ns=self.skew_ns)
         self.process.owner = self
@@ -129,6 +136,14 @@ class Replica:
         self._outside.broker.forget(process)
         self._outside.postgres.end_sessions_of(process)
         self._start_later()
+
+    def retire(self, *, drains: bool) -> None:
+        """Ends the replica for good: it drains as after SIGTERM, or ends at once."""
+        self.retired = True
+        if drains and self.runtime is not None:
+            self._outside.loop.call_soon(self.runtime.drain, context=self.process.context)
+        else:
+            self.crash()
 
     def set_retention(self) -> None:
         """Puts the world's retention in force."""
@@ -159,6 +174,8 @@ class Replica:
         if process is not self.process or not process.alive:
             return
         error = None if task.cancelled() else task.exception()
+        if self.retired and error is None:
+            return
         if (text := unexpected(error)) is not None:
             self._outside.report(f"{self.name} ended with {text}")
         self.crash()

@@ -23,10 +23,13 @@ from cli.dev.fault_simulation import retention_adapter
 from cli.dev.fault_simulation.memory_log import BEGINS_US
 from cli.dev.fault_simulation.virtual_loop import PROCESS, VirtualLoop
 from services.gateway.effects import drift_tracker
+from services.scheduler.framework.config import config_reload
+from services.scheduler.framework.config.profiles import faults_of
 from services.slo_controller.overcommit import report_expiry
 from shared.fold import State
 from shared.kube.instants import SECOND
-from shared.log import announcements, retention_carry_forward
+from shared.log import announcements, follower, retention_carry_forward
+from shared.log.codec import Codec
 from shared.runtime import retention, runner, service
 
 RETRY_PAUSE_MAX_S = 3.0
@@ -34,6 +37,12 @@ RETRY_PAUSE_MAX_S = 3.0
 
 _FIELDS = cache(msgspec.structs.fields)
 """Settings are read at each start of a service."""
+
+CODEC = cache(Codec)
+"""The codec of event types: made at each start of a service, and at rest for each State."""
+
+_FAULTS_OF = cache(faults_of)
+"""The scheduler reads its configuration at each start."""
 
 
 async def _pack(state: State) -> tuple[bytes, bytes]:
@@ -89,6 +98,8 @@ def substituted(loop: VirtualLoop, seed: int) -> Iterator[None]:
         patch.multiple(time, **_clocks(loop)),  # type: ignore[call-overload]
         patch.multiple(gc, freeze=_nothing, collect=_nothing, enable=_nothing, disable=_nothing),
         patch.object(msgspec.structs, "fields", _FIELDS),
+        patch.object(follower, "Codec", CODEC),
+        patch.object(config_reload, "faults_of", _FAULTS_OF),
         patch.multiple(announcements, **_read_once()),  # type: ignore[call-overload]
         patch.object(service, "pack_in_child", _pack),
         patch.object(runner, "watch_rebuilds", _no_rebuilds),

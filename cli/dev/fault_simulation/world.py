@@ -13,7 +13,7 @@ from typing import NamedTuple
 from cli.dev.fault_simulation import at_rest, cluster_objects, faults
 from cli.dev.fault_simulation.api_transport import ApiTransport
 from cli.dev.fault_simulation.invariants import Invariants
-from cli.dev.fault_simulation.memory_api import ApiServer
+from cli.dev.fault_simulation.memory_api import LEASES, ApiServer
 from cli.dev.fault_simulation.memory_bus import Broker
 from cli.dev.fault_simulation.memory_log import BEGINS_US, MemoryPostgres
 from cli.dev.fault_simulation.node_agents import NodeAgent
@@ -24,6 +24,7 @@ from cli.dev.fault_simulation.substitutions import substituted
 from cli.dev.fault_simulation.virtual_loop import Process, VirtualLoop
 from cli.dev.fault_simulation.waiting_at_rest import waiting
 from cli.service_list import contexts
+from services.gateway.cluster_lease import log_of
 from services.gateway.effects.spend_budget_or_pause_eviction import limits_of
 from shared.kube.instants import SECOND
 from shared.log.position import UNKNOWN
@@ -82,6 +83,7 @@ class World:
         self.postgres.dropped = self._check_drop
         self.api.changed = self.invariants.changed
         self.api.evicted = self._evicted
+        self.transport.writing = self._check_lease
         self.crash_in_evictions: int | None = None
 
     def report(self, text: str) -> None:
@@ -114,6 +116,19 @@ class World:
         replica = Replica(self._outside, service, len(self.replicas_of(service)), self._restart_s)
         self.replicas.append(replica)
         replica.start()
+
+    def start_second_system(self, for_s: float, *, drains: bool) -> None:
+        """Starts the gateway of a system with a log of its own on the same cluster, until someone ends it."""
+        own = self._outside._replace(
+            postgres=MemoryPostgres(self._seed + 8, dict.fromkeys(contexts(1), PARTITION_ROWS)),
+            broker=Broker(self._seed + 9),
+            api=lambda: self.transport,
+            kept_s={},
+        )
+        replica = Replica(own, "gateway", 0, self._restart_s)
+        replica.name = "the gateway of a second system"
+        replica.start()
+        self.later(for_s, partial(replica.retire, drains=drains))
 
     def start_agent(self, node: str) -> None:
         """Starts a node's agent."""
@@ -154,10 +169,12 @@ class World:
         with self.loop.current():
             outside.context.run(self._begin, plan)
         self.loop.run_until(ENDS_S)
-        if self._not_at_rest() or any(waiting(self)):
+        left = self._not_at_rest()
+        if left or any(waiting(self)):
             # A service decides by its timers, and what it just decided is not carried out yet.
             self.loop.run_until(ENDS_S + SETTLES_S)
-        for text in (*self._not_at_rest(), *self._waits()):
+            left = self._not_at_rest()
+        for text in (*left, *self._waits()):
             self.report(text)
 
     def _not_at_rest(self) -> list[str]:
@@ -221,11 +238,20 @@ class World:
             if checked.get(name) is position:
                 continue
             checked[name] = position
-            context = self.postgres.contexts[name]
+            context = replica.postgres.contexts[name]
             if position.seq < context.first:
                 continue  # nothing yet, or dropped since
             if position.digest not in (UNKNOWN, context.digest_at(position.seq)):
                 self.report(f"{replica.name} has folded {name}/{position.seq}, which the log does not hold")
+
+    def _check_lease(self, process: Process, request: str) -> None:
+        """Checks that a gateway sends no write while the Lease is that of another system."""
+        replica: Replica | None = process.owner
+        if replica is None or replica.runtime is None:
+            return
+        for lease in self.api.objects[LEASES].values():
+            if (holder := log_of(lease)) and holder != replica.runtime.state.log:
+                self.report(f"{replica.name} sends {request.partition('?')[0]}, and the Lease is that of {holder}")
 
     def _check_drop(self, context: str, committed_s: float) -> None:
         """Checks that a partition that is dropped is as old as the least that any service keeps."""

@@ -6,7 +6,7 @@ watches through aiohttp.
 
 import ssl
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import Any, Self
 
@@ -68,6 +68,8 @@ class KubeApi:
         self._timeout_s = timeout_s
         self._open = AsyncExitStack()
         self._answered_s = time.monotonic()
+        self._permits_writes: Callable[[], bool] = lambda: True
+        self._lease_path = ""
 
     async def __aenter__(self) -> Self:
         await self._open.enter_async_context(self._connections)
@@ -86,6 +88,13 @@ class KubeApi:
         """Returns the seconds since the API server last sent anything; since the start, if it has not yet."""
         return time.monotonic() - self._answered_s
 
+    def hold_writes(self, permits: Callable[[], bool], lease_path: str) -> None:
+        """Sends no write from now on while `permits` returns False, but for those of the Lease.
+
+        Compared for each request: the tries of an effect may outlast the Lease under which it began.
+        """
+        self._permits_writes, self._lease_path = permits, lease_path
+
     async def call(self, method: str, path: str, rule: str, body: object = None, content_type: str = JSON) -> bytes:
         """Sends one request and returns the body of the response.
 
@@ -97,7 +106,7 @@ class KubeApi:
             content_type: of the body.
 
         Raises:
-            ApiError: one of api_errors.py; `Ambiguous` for a write that may have been done.
+            ApiError: one of api_errors.py; `Ambiguous` for a write that may have been done, `Busy` for a held one.
             WriteInShadow: the request would write, and the client is read-only.
         """
         if self._read_only and method != "GET":
@@ -109,6 +118,8 @@ class KubeApi:
             headers = await self._connections.headers()
             if data is not None:
                 headers["Content-Type"] = content_type
+            if method != "GET" and not self._permits_writes() and not path.startswith(self._lease_path):
+                raise Busy(f"{method} {path} is not sent: the Lease has expired, and another system may have taken it")
             try:
                 status, response = await self._exchange(method, path, headers, data)
             except (aiohttp.ClientError, TimeoutError, OSError) as error:

@@ -46,7 +46,7 @@ class WebhookLifecycle:
         settings: GatewaySettings = runtime.settings
         self._runtime = runtime
         self._settings = settings
-        self._api = api
+        self.api = api
         self._account = ""
         self._recent = RecentQuotas(time.monotonic)
         self._gates = gates_of(settings.webhook_gates)
@@ -83,7 +83,7 @@ class WebhookLifecycle:
 
     def late_admission(self, append: Callable[[Draft], None]) -> LateAdmission:
         """Returns the check of pods that were created while no webhook answered."""
-        return LateAdmission(self._api, self.handlers, lambda: self.state, append)
+        return LateAdmission(self.api, self.handlers, lambda: self.state, append)
 
     def _pods(self) -> Iterator[QuotaPod]:
         return (QuotaPod(key, pod.quota) for key, pod in self.state.pods.items())
@@ -113,7 +113,7 @@ class WebhookLifecycle:
 
     async def _read_account(self) -> None:
         with contextlib.suppress(ApiError):
-            self._account = await rbac_permission_check.account(self._api)
+            self._account = await rbac_permission_check.account(self.api)
 
     async def _read(self) -> None:
         try:
