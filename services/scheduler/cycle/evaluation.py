@@ -22,7 +22,7 @@ from services.scheduler.cycle.fused_scoring import FusedScoring, RowScores
 from services.scheduler.cycle.rejection_counts import BEST, rejections
 from services.scheduler.cycle.rows_changed_by_this_cycle import RowChanges
 from services.scheduler.framework.plugin_base import Plugin, normalized
-from services.scheduler.framework.plugin_cycle_state import SparseScores
+from services.scheduler.framework.plugin_cycle_state import SparseScores, on_all_rows
 from services.scheduler.framework.plugin_spec import Normalize
 from services.scheduler.kernels.array_types_and_row_selection import Int64
 from services.scheduler.kernels.merge_and_select_nodes import (
@@ -134,9 +134,7 @@ class ClassEvaluation:
         """Sums up all scores of each node. Without scores beyond the fused pass, its sums are the totals."""
         self._leaders = None
         self._cross_node_scores: dict[str, SparseScores] = {}
-        self._cross_node_total: Int64 | None = None
-        if self._active.cross_node_scorers:
-            self._score_cross_node()
+        self._cross_node_total = self._score_cross_node() if self._active.cross_node_scorers else None
         self._is_sum = (
             self._cross_node_by is None and self._cross_node_total is None and all(raw is None for raw in self._raw)
         )
@@ -153,9 +151,9 @@ class ClassEvaluation:
             close(total, self.by)
         self.total = total
 
-    def _score_cross_node(self) -> None:
-        """Runs the cross-node scorers, and sums up their weighted scores."""
-        feasible = self.by == FEASIBLE
+    def _score_cross_node(self) -> Int64 | None:
+        """Runs the cross-node scorers, and returns the sums of their weighted scores; None without any."""
+        feasible, total = self.by == FEASIBLE, None
         for plugin, weight, state in self._active.cross_node_scorers:
             found = state.scores(self.pod_class, feasible)
             if found is None:
@@ -163,9 +161,10 @@ class ClassEvaluation:
             rows, scores = found if isinstance(found, SparseScores) else (slice(0, self._size), found)
             part = scores * weight
             self._cross_node_scores[plugin.name] = SparseScores(rows, part)
-            if self._cross_node_total is None:
-                self._cross_node_total = np.zeros(self._size, np.int64)
-            self._cross_node_total[rows] += part
+            if total is None:
+                total = np.zeros(self._size, np.int64)
+            total[rows] += part
+        return total
 
     def look_ahead(self, snapshot: CycleSnapshot) -> None:
         """Predicts each node with one more pod of the class, before many pods of it are placed."""
@@ -422,10 +421,8 @@ class ClassEvaluation:
         for (plugin, weight, _), raw, highest in zip(self._scorers, self._raw, self._highest, strict=True):
             if raw is not None:
                 shares[plugin.name] = (normalized(raw[which], highest, plugin.normalize) * weight).tolist()
-        for name, (of, scores) in self._cross_node_scores.items():
-            dense = np.zeros(self._size, np.int64)
-            dense[of] = scores
-            shares[name] = dense[which].tolist()
+        for name, found in self._cross_node_scores.items():
+            shares[name] = on_all_rows(found, self._size)[which].tolist()
         order = [name for name in self._active.order if name in shares]
         names, totals = self._table.names, self.total[which].tolist()
         parts = zip(*(shares[name] for name in order), strict=True) if order else [()] * len(rows)

@@ -34,6 +34,15 @@ class SparseScores(NamedTuple):
     scores: Int64
 
 
+def on_all_rows(found: "Int64 | SparseScores", size: int) -> Int64:
+    """Returns the scores of all rows."""
+    if not isinstance(found, SparseScores):
+        return found
+    scores = np.zeros(size, np.int64)
+    scores[found.rows] = found.scores
+    return scores
+
+
 class PluginCycleState:
     """A plugin's working copy for one cycle. The defaults pass every node, score nothing and count nothing."""
 

@@ -10,7 +10,7 @@ from services.scheduler.configuration import read_config
 from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
 from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
-from services.scheduler.framework.plugin_cycle_state import PluginCycleState
+from services.scheduler.framework.plugin_cycle_state import PluginCycleState, on_all_rows
 from services.scheduler.kernels.array_types_and_row_selection import Bools
 from services.scheduler.state.pod_equivalence_class import PodClass, class_key, common_part
 from services.scheduler.state.pod_scheduling_record import PodRecord
@@ -75,7 +75,8 @@ def filtered(state: PluginCycleState, pod_class: PodClass, size: int) -> list[in
 
 def scored(state: PluginCycleState, pod_class: PodClass, feasible: Bools) -> list[int]:
     scores = state.scores(pod_class, feasible)
-    return [0] * len(feasible) if scores is None else np.where(feasible, scores, 0).tolist()
+    every = np.zeros(len(feasible), np.int64) if scores is None else on_all_rows(scores, len(feasible))
+    return [int(score) for score in np.where(feasible, every, 0)]
 
 
 def namespace(name: str, labels: Mapping[str, str]) -> ObjectObserved:

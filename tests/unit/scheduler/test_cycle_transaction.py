@@ -18,6 +18,7 @@ from services.scheduler.cycle.active_plugins import ActivePlugins
 from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.framework.plugin_base import MAX_SCORE
+from services.scheduler.framework.plugin_cycle_state import on_all_rows
 from services.scheduler.framework.plugin_spec import Normalize
 from services.scheduler.framework.profile import Profile
 from services.scheduler.kernels.merge_and_select_nodes import FEASIBLE, NO_NODE
@@ -215,8 +216,9 @@ def plain_results(transaction: CycleTransaction, profile: Profile, pod_class: Po
         if plugin.cross_node:
             found = state.scores(pod_class, np.array([index == FEASIBLE for index in by]))
             if found is not None:
+                scores = on_all_rows(found, snapshot.size)
                 for row in feasible:
-                    totals[row] += int(found[row]) * scorer.weight
+                    totals[row] += int(scores[row]) * scorer.weight
             continue
         raw = {row: state.score_at(pod_class, row) for row in feasible}
         highest = max(raw.values(), default=0)

@@ -1,4 +1,4 @@
-"""What nodes with Reservations offer: from arrays as from evaluating one node after the other."""
+"""Offers of nodes with Reservations: from arrays as from evaluating one node after the other."""
 
 import json
 from collections.abc import Mapping

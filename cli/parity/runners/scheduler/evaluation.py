@@ -17,6 +17,7 @@ from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.cycle.joint_placement_of_similar_classes import VariantBatch
 from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.framework.plugin_base import Plugin, normalized
+from services.scheduler.framework.plugin_cycle_state import on_all_rows
 from services.scheduler.framework.profile import Profile, Scorer
 from services.scheduler.kernels.array_types_and_row_selection import Bools, Int64
 from services.scheduler.kernels.merge_and_select_nodes import FEASIBLE
@@ -191,7 +192,8 @@ class Evaluation:
         """Returns [rows]: one plugin's scores, normalised over the feasible nodes; None without any."""
         state, every = self.transaction.plugin_states[plugin], slice(0, self._size)
         if plugin.cross_node:
-            return state.scores(self.pod_class, feasible)
+            found = state.scores(self.pod_class, feasible)
+            return None if found is None else on_all_rows(found, self._size)
         raw = state.score(self.pod_class, every)
         for row in self._alive():
             node_alone = state.score_at(self.pod_class, row)

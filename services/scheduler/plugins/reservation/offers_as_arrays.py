@@ -86,7 +86,7 @@ class MatchedReservations:
 
 
 class OfferEvaluation:
-    """What the nodes with Reservations that match a class offer to it, within one cycle."""
+    """The offer of the nodes with matching Reservations to a class, within one cycle."""
 
     def __init__(
         self, matched: MatchedReservations, snapshot: CycleSnapshot, args: ReservationArgs, pod_class: PodClass
