@@ -5,7 +5,7 @@ configuration.
 from collections.abc import Hashable
 
 from services.slo_controller.state.slo_state import SloState
-from services.slo_controller.state.topology_and_node_resource_records import object_key
+from shared.domain.own_desired_states import object_key
 from shared.events import RecordedEvent
 from shared.events.base import without_basis
 from shared.events.intents import FieldsDesired, ObjectDesired

@@ -4,7 +4,6 @@ Each context writes fields of its own. Values that need two contexts (the pods t
 made) are computed on demand, in caches that are not part of the stored State.
 """
 
-from collections import deque
 from typing import Any, ClassVar
 
 import msgspec
@@ -17,13 +16,9 @@ from services.slo_controller.service_manifest import CONFIG_MAP
 from services.slo_controller.state.pods_on_nodes import PodsOnNodes
 from services.slo_controller.state.slim_node_copies import SlimNodes
 from services.slo_controller.state.snapshot_schema import DECODER, ENCODER, FIELDS
-from services.slo_controller.state.topology_and_node_resource_records import (
-    DesiredFields,
-    NodeResources,
-    Topology,
-    object_key,
-)
+from services.slo_controller.state.topology_and_node_resource_records import NodeResources, Topology
 from services.slo_controller.state.usage_report import NO_REPORT, UsageReport, report_of_event, report_of_node_metric
+from shared.domain.own_desired_states import OwnDesiredStates, object_key
 from shared.domain.usage_plausibility import ReportFault
 from shared.events import Event, RecordedEvent
 from shared.events.base import without_basis
@@ -76,7 +71,7 @@ GONE = "gone"
 """`why` of a NodeOvercommitted after its node was deleted."""
 
 
-class SloState:
+class SloState(OwnDesiredStates):
     """A fold over `cluster`, `metrics-*`, `nodes-*` and the controller's own `slo`.
 
     Attributes:
@@ -97,10 +92,6 @@ class SloState:
         decided: node -> the newest decision.
         ignored: node -> the reasons for which its reports are ignored.
         frozen: many nodes are silent at once, so overcommitment is frozen.
-        desired_fields: object -> field group -> its newest desired value.
-        cluster_seen: position in `cluster` up to which the controller had read at its newest append.
-        deleted_at: object -> `cluster` seqs of its deletions, each of which ends the values desired before it; until
-            the controller has read that far, for a value that was desired before it may still be folded.
         recommendations: `namespace/name` -> `spec.target` of a Recommendation.
         recommended: `namespace/name` -> the newest recommendation.
         changed: nodes that changed since the last decision about them; derived from the fields above.
@@ -109,6 +100,7 @@ class SloState:
     SCHEMA: ClassVar[int] = 12
 
     def __init__(self) -> None:
+        super().__init__()
         self.positions: dict[str, int] = {}
         self.nodes: dict[str, Node] = {}
         self.pods = PodsOnNodes()
@@ -129,12 +121,8 @@ class SloState:
         self.decided: dict[str, NodeOvercommitted] = {}
         self.ignored: dict[str, NodeReportsIgnored] = {}
         self.frozen = False
-        self.desired_fields: dict[str, dict[str, DesiredFields]] = {}
         self.recommendations: dict[str, dict[str, Any]] = {}
         self.recommended: dict[str, RecommendationUpdated] = {}
-        self.cluster_seen = 0
-        self.deleted_at: dict[str, list[int]] = {}
-        self._deletions: deque[tuple[int, str]] = deque()  # those in `deleted_at`, in order of seq
         self.changed: dict[str, None] = {}
         self._usage_sums: dict[str, UsageSums] = {}
         self._node_resources: dict[str, NodeResources] = {}
@@ -203,8 +191,7 @@ class SloState:
 
     def _apply_own(self, record: RecordedEvent) -> None:
         event = record.event
-        if event.seen:
-            self._has_seen(event.seen.get("cluster", 0))
+        self._fold_desired(event)
         match event:
             case ConfigApplied(text=text, digest=digest):
                 self.texts, self.config_digest, self.rejected_digest = msgspec.json.decode(text), digest, ""
@@ -227,54 +214,12 @@ class SloState:
             case RecommendationEnded(name=name):
                 self.recommended.pop(name, None)
                 self.desired_fields.pop(object_key(RECOMMENDATIONS, name), None)
-            case FieldsDesired(resource=resource, name=name, fields=fields, patch=patch):
-                self.desired_fields.setdefault(object_key(resource, name), {})[fields] = DesiredFields(
-                    self.cluster_seen, patch
-                )
-            case ObjectDesired(resource=resource, name=name, body=body):
-                if body is None:
-                    self.desired_fields.pop(object_key(resource, name), None)
-                else:
-                    self.desired_fields.setdefault(object_key(resource, name), {})[""] = DesiredFields(
-                        self.cluster_seen, body
-                    )
 
     def _apply_ignored(self, event: NodeReportsIgnored | NodeReportsBelieved) -> None:
         if isinstance(event, NodeReportsIgnored):
             self.ignored[event.node] = without_basis(event)
         else:
             self.ignored.pop(event.node, None)
-
-    def desired(self, resource: str, name: str, fields: str = "") -> dict[str, Any] | None:
-        """Returns the desired value of a field group of the existing object; None: none was decided since its creation."""
-        key = object_key(resource, name)
-        newest = self.desired_fields.get(key, {}).get(fields)
-        return None if newest is None or self.deleted_at.get(key, (0,))[-1] > newest.seen else newest.value
-
-    def _end_desired(self, key: str, seq: int) -> None:
-        """Ends the values that were desired before an object was deleted."""
-        if seq > self.cluster_seen:
-            self.deleted_at.setdefault(key, []).append(seq)
-            self._deletions.append((seq, key))
-        else:
-            self._forget_desired(key, seq)
-
-    def _has_seen(self, seq: int) -> None:
-        """Moves the position to which the controller has read, and forgets deletions up to it."""
-        self.cluster_seen = max(self.cluster_seen, seq)
-        while self._deletions and self._deletions[0][0] <= self.cluster_seen:
-            deleted, key = self._deletions.popleft()
-            self._forget_desired(key, deleted)
-            self.deleted_at[key].remove(deleted)
-            if not self.deleted_at[key]:
-                del self.deleted_at[key]
-
-    def _forget_desired(self, key: str, deleted_seq: int) -> None:
-        groups = self.desired_fields.get(key, {})
-        for fields in [fields for fields, desired in groups.items() if desired.seen < deleted_seq]:
-            del groups[fields]
-        if not groups:
-            self.desired_fields.pop(key, None)
 
     def usage_report(self, node: str) -> tuple[UsageReport, str]:
         """Returns the report in force of a node and its source: the newest by the instant that it is about.
@@ -412,7 +357,7 @@ class SloState:
         for name in FIELDS:
             setattr(self, name, getattr(stored, name))
         self.nodes = {name: self._slim_nodes.slim(node) for name, node in self.nodes.items()}
-        self._deletions = deque(sorted((seq, key) for key, seqs in self.deleted_at.items() for seq in seqs))
+        self._restore_deletions()
         self.pods.restore(stored.pods)
         for reports in (self.node_metrics, self.reports):
             for node, report in reports.items():

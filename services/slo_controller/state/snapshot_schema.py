@@ -5,8 +5,9 @@ from typing import Any
 import msgspec
 
 from services.slo_controller.state.pods_on_nodes import StoredPods
-from services.slo_controller.state.topology_and_node_resource_records import DesiredFields, Topology
+from services.slo_controller.state.topology_and_node_resource_records import Topology
 from services.slo_controller.state.usage_report import UsageReport
+from shared.domain.own_desired_states import DesiredFields
 from shared.events.nodes import NodeTopologyReported
 from shared.events.slo import NodeOvercommitted, NodeReportsIgnored, RecommendationUpdated
 from shared.kube.node import Node, NodeMetricSpec

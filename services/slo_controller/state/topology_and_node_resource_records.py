@@ -15,17 +15,6 @@ class Topology(NamedTuple):
     policies: tuple[str, ...] = ()
 
 
-class DesiredFields(NamedTuple):
-    """The newest desired value of a field group.
-
-    Attributes:
-        seen: the position in `cluster` up to which the controller had read when it decided the value.
-    """
-
-    seen: int
-    value: dict[str, Any]
-
-
 class NodeResources(NamedTuple):
     """A node's capacity and the part of it that is reserved for the system.
 
@@ -37,8 +26,3 @@ class NodeResources(NamedTuple):
     is_reported: bool
     capacity: Amount
     reserved: Amount
-
-
-def object_key(resource: str, name: str) -> str:
-    """Returns the key under which facts about an object are stored."""
-    return f"{resource} {name}"
