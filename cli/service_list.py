@@ -23,6 +23,7 @@ SERVICES = (
     "simulator",
     "metrics-ingest",
     "action-ingest",
+    "device-discovery",
     "audit",
 )
 AGENTS = ("node-agent",)
@@ -33,7 +34,7 @@ environment.
 DEVICE_DAEMON = "device-daemon"
 """Runs on nodes with accelerators beside the agent, with Koordinator's flags; `koord up` does not start it."""
 
-SHARDED = ("metrics-ingest", "action-ingest")
+SHARDED = ("metrics-ingest", "action-ingest", "device-discovery")
 """Services of which each shard has its own: they write a family of contexts."""
 
 _FOLDERS = {
@@ -51,6 +52,7 @@ CONTEXTS: Mapping[str, int] = {
     "slo": PARTITION_ROWS // 10,
     "metrics-*": PARTITION_ROWS // 10,
     "nodes-*": PARTITION_ROWS // 10,
+    "devices-*": PARTITION_ROWS // 10,
     "audit": PARTITION_ROWS // 10,
 }
 """Context, or family of contexts, -> events that one partition of its log holds."""

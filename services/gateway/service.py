@@ -320,6 +320,7 @@ SERVICE = Service(
         "slo": INTENTS,
         "metrics-*": (*INTENTS, NodeReported),
         "nodes-*": INTENTS,
+        "devices-*": INTENTS,
         "audit": INTENTS,
     },
     emits=(

@@ -147,6 +147,7 @@ def simulator() -> Service:
             "slo": INTENTS,
             "metrics-*": (*INTENTS, NodeReported),
             "nodes-*": INTENTS,
+            "devices-*": INTENTS,
             "audit": INTENTS,
         },
         emits=(*OBSERVATIONS, *OUTCOMES, ClusterIdentified, WriterStarted),

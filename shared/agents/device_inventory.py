@@ -94,6 +94,11 @@ class DeviceFound(msgspec.Struct, frozen=True, omit_defaults=True):
     conditions: Annotated[tuple[DeviceCondition, ...], Meta(max_length=16)] = ()
 
 
+def device_key(found: DeviceFound) -> str:
+    """Returns `TYPE/MINOR`, such as `gpu/0`, which is unique in a node."""
+    return f"{found.type}/{found.minor}"
+
+
 class Partition(msgspec.Struct, frozen=True, omit_defaults=True):
     """GPUs that are connected with each other and are given to a pod together.
 
@@ -101,7 +106,7 @@ class Partition(msgspec.Struct, frozen=True, omit_defaults=True):
         minors: sorted.
         link: `NVLink`, `HCCS` and so on.
         ring_bandwidth: a quantity, such as `400Gi`; empty: unknown.
-        score: of several partitions of one size the one with the largest is taken.
+        score: of several partitions of one size those with a lower score are taken first, as upstream has it.
     """
 
     minors: Annotated[tuple[Int32, ...], Meta(min_length=1, max_length=MAX_DEVICES)]

@@ -69,6 +69,10 @@ class AgentInbox:
         if self.concerns(node):
             await self._queue.put(Incoming(node, data, transport, respond))
 
+    async def put_back(self, message: Incoming) -> None:
+        """Queues a message again; waits while the queue is full."""
+        await self._queue.put(message)
+
     async def first(self, timeout_s: float) -> Incoming | None:
         """Waits for the next message; None after the timeout."""
         try:

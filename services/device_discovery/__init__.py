@@ -1,0 +1,1 @@
+"""Device discovery: the inventories of node agents in, events of `devices-*` and Device objects out."""
