@@ -140,9 +140,9 @@ class Simulated:
             conditions = {one["type"]: one["status"] for one in found["status"].get("conditions", [])}
             return found if conditions.get("PodScheduled") else None
 
-        found = await until(decided, holds=bool)
-        assert found is not None
-        return found
+        pod: dict[str, Any] | None = await until(decided, holds=bool)
+        assert pod is not None
+        return pod
 
 
 @asynccontextmanager

@@ -20,12 +20,12 @@ CONTEXTS = (
     "quota",
     "slo",
     "audit",
-    *(f"{kind}-{n}" for kind in ("metrics", "nodes") for n in range(SHARDS)),
+    *(f"{kind}-{n}" for kind in ("metrics", "nodes", "devices") for n in range(SHARDS)),
 )
 
 TOKENS = {"node-a": "node-a", "rack.1": "rack%2E1"}
 
-KINDS = ("report", "action", "refused", "slo")
+KINDS = ("report", "action", "inventory", "refused", "slo")
 
 EVENT_STREAMS = tuple(f"KOORD_EVENTS_{name.upper().replace('-', '_')}" for name in CONTEXTS)
 

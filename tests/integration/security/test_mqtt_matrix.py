@@ -16,12 +16,15 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-MQTT_LOGINS = (*TOKENS.values(), *(one.name for one in members(("metrics-ingest", "action-ingest"))))
+WRITES = {"metrics-ingest": "metrics", "action-ingest": "nodes", "device-discovery": "devices"}
+RECEIVES = {"metrics-ingest": "report", "action-ingest": "action", "device-discovery": "inventory"}
+
+MQTT_LOGINS = (*TOKENS.values(), *(one.name for one in members(tuple(WRITES))))
 REFUSED = 128
 
 TOPICS = (
     *(f"koord/node/{token}/{kind}" for token in (*TOKENS.values(), "other") for kind in KINDS),
-    *(f"koord/{kind}/{context}" for kind in ("log", "head") for context in ("cluster", "metrics-0", "nodes-1")),
+    *(f"koord/{kind}/{context}" for kind in ("log", "head") for context in ("cluster", "metrics-0", "nodes-1", "devices-0")),
     "koord/event/cluster/x/y", "koord/simulator/create", "_INBOX/node-a/x", "_INBOX/operator/x", "_INBOX/koord/scheduler/x",
     "$JS/API/STREAM/DELETE/KOORD_NODE_SLO", "$JS/API/STREAM/INFO/KOORD_NODE_SLO", "$SYS/REQ/SERVER/PING",
     "$MQTT/msgs/koord/node/node-a/report", "$MQTT/sub/x", "anything",
@@ -46,10 +49,8 @@ def may_publish(login: str) -> set[str]:
         return {f"koord/node/{login}/{kind}" for kind in ("report", "action", "inventory")} | (
             {"_INBOX/node-a/x"} if login == "node-a" else set()
         )
-    own = {
-        f"koord/{kind}/{login.replace('metrics-ingest', 'metrics').replace('action-ingest', 'nodes')}"
-        for kind in ("log", "head")
-    }
+    service, shard = login.rsplit("-", 1)
+    own = {f"koord/{kind}/{WRITES[service]}-{shard}" for kind in ("log", "head")}
     reported = {"refused", "slo"} if login.startswith("metrics-") else {"refused"}
     found = own | {f"koord/node/{token}/{kind}" for token in (*TOKENS.values(), "other") for kind in reported}
     if login.startswith("metrics-"):
@@ -62,7 +63,7 @@ def may_subscribe(login: str) -> set[str]:
         return {f"koord/node/{login}/refused", f"koord/node/{login}/slo"} | (
             {"_INBOX/node-a/x"} if login == "node-a" else set()
         )
-    kind = "report" if login.startswith("metrics-") else "action"
+    kind = RECEIVES[login.rsplit("-", 1)[0]]
     found = {f"koord/node/{token}/{kind}" for token in (*TOKENS.values(), "other")} | {f"koord/node/+/{kind}"}
     (one,) = [one for one in members() if one.name == login]
     return (found | {f"koord/{kind}/{context}" for kind in ("log", "head") for context in one.follows}) & set(FILTERS)

@@ -103,14 +103,14 @@ def test_other_fields_are_named() -> None:
 
 def test_devices_that_could_not_be_read_stay_and_are_unhealthy() -> None:
     log = started(gpu(0), DeviceFound("rdma", 0, True, "mlx5_0"))
-    bad, report, told = log.report(DeviceFound("rdma", 0, True, "mlx5_0"), at_s=1, unread={"gpu": "NVML hangs"})
+    bad, report, notice = log.report(DeviceFound("rdma", 0, True, "mlx5_0"), at_s=1, unread={"gpu": "NVML hangs"})
     assert isinstance(bad, DeviceHealthChanged)
     assert isinstance(report, NodeDevicesReported)
     assert (bad.device, bad.reason, bad.message) == ("n/gpu/0", "InventoryUnread", "NVML hangs")
     assert report.unread == {"gpu": "NVML hangs"}
-    assert isinstance(told, ObjectDesired)
-    assert told.body is not None
-    assert told.body["reason"] == "DeviceInventoryIgnored"
+    assert isinstance(notice, ObjectDesired)
+    assert notice.body is not None
+    assert notice.body["reason"] == "DeviceInventoryIgnored"
     assert log.report(DeviceFound("rdma", 0, True, "mlx5_0"), at_s=2, unread={"gpu": "NVML hangs"}) == []
     good, _, ended = log.report(gpu(0), DeviceFound("rdma", 0, True, "mlx5_0"), at_s=3)
     assert isinstance(good, DeviceHealthChanged)
@@ -146,10 +146,10 @@ def test_devices_that_cannot_be_true_are_ignored_and_shown(
     report = next(event for event in events if isinstance(event, NodeDevicesReported))
     assert report.ignored[part] == reason
     assert names(events)[0] == "DeviceAppeared n/gpu/7"
-    told = events[-1]
-    assert isinstance(told, ObjectDesired)
-    assert told.body is not None
-    assert reason in told.body["message"]
+    notice = events[-1]
+    assert isinstance(notice, ObjectDesired)
+    assert notice.body is not None
+    assert reason in notice.body["message"]
 
 
 def test_a_recorded_device_that_becomes_absurd_stays_and_is_unhealthy() -> None:

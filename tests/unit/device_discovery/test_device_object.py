@@ -124,12 +124,12 @@ def test_the_devices_of_a_deleted_node_end_with_it() -> None:
     log.decide()
     log.pod("train", '{"gpu":[{"minor":0}]}')
     log.no_node()
-    gone, removed, device, told = log.decide(at_s=60)
+    gone, removed, device, notice = log.decide(at_s=60)
     assert isinstance(gone, DeviceDisappeared)
     assert (gone.why, [user.pod for user in gone.pods]) == ("node", ["d/train"])
     assert removed == NodeDevicesRemoved(node="n")
     assert device == ObjectDesired(resource=DEVICES, name="n", body=None)
-    assert isinstance(told, ObjectDesired)
-    assert told.body is None
-    assert refusal("devices-0", MANIFEST.intents, device) + refusal("devices-0", MANIFEST.intents, told) == ""
+    assert isinstance(notice, ObjectDesired)
+    assert notice.body is None
+    assert refusal("devices-0", MANIFEST.intents, device) + refusal("devices-0", MANIFEST.intents, notice) == ""
     assert (log.decide(), log.state.devices, log.state.reported) == ([], {}, {})
