@@ -86,7 +86,7 @@ class SimulatorState:
         desired_states: (resource, name) -> (context, field group) -> the newest desired state.
     """
 
-    SCHEMA: ClassVar[int] = 5
+    SCHEMA: ClassVar[int] = 6
 
     def __init__(self, refusal: Refusal = declared_refusal) -> None:
         """Starts empty; `refusal` is the check of each intent."""

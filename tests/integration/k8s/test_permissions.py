@@ -41,6 +41,7 @@ GATEWAY: Grants = SHADOW | {
     ("scheduling.sigs.k8s.io", "podgroups"): WATCH | {"get", "patch"},
     ("koordinator.sh", "elasticquotas"): WATCH | {"get", "patch"},
     ("quota.koordinator.sh", "elasticquotaprofiles"): WATCH | {"get", "patch"},
+    ("scheduling.koordinator.sh", "devices"): WATCH | {"get", "create", "patch", "delete"},
     ("scheduling.koordinator.sh", "reservations"): WATCH | {"get", "delete"},
     ("scheduling.koordinator.sh", "reservations/status"): {"patch"},
     ("scheduling.koordinator.sh", "clusternetworktopologies default"): {"get"},
