@@ -140,11 +140,13 @@ class SchedulingFold(SchedulerStateFields):
     def _placement_released(self, record: RecordedEvent, event: PlacementReleased) -> None:
         self.hold_released_seq = record.seq
         pod_record = self._seen_by_cycle(event.holder_uid, event)
-        if pod_record is not None and pod_record.hold is not None:
-            reason = _REASONS_OF_RELEASE.get(pod_record.hold.waits_for)
+        # A later placement may have been rejected, and the rejection folded before: our own log alone states the hold.
+        hold = None if pod_record is None else pod_record.unreleased_hold
+        if pod_record is not None and hold is not None:
+            reason = _REASONS_OF_RELEASE.get(hold.waits_for)
             if reason is not None:
                 attempt = Attempt(record.at_ns, record.seq, self.cycle_saw, 0, {}, (reason,), record.seq)
-                pod_record.attempts = 1 + (pod_record.hold.attempts if reason == NOT_PREPARED else 0)
+                pod_record.attempts = 1 + (hold.attempts if reason == NOT_PREPARED else 0)
                 pod_record.note_decision(attempt=attempt)
             pod_record.note_decision(released_seq=record.seq)
             if self.dirty is not None:

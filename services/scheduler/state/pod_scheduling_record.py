@@ -152,8 +152,16 @@ class PodRecord(msgspec.Struct, array_like=True, eq=False):
     @property
     def hold(self) -> Hold | None:
         """The placement without a binding that counts at present; None without one."""
-        hold = None if self.decisions is None else self.decisions.hold
-        return hold if hold is not None and hold.seq == self.placed_seq and self.is_placed() else None
+        hold = self.unreleased_hold
+        return hold if hold is not None and self.is_placed() else None
+
+    @property
+    def unreleased_hold(self) -> Hold | None:
+        """The newest placement if it is one without a binding and not released, whether rejected or not."""
+        decisions = self.decisions
+        if decisions is None or decisions.hold is None or decisions.released_seq >= self.placed_seq:
+            return None
+        return decisions.hold if decisions.hold.seq == self.placed_seq else None
 
     @property
     def attempt(self) -> Attempt:

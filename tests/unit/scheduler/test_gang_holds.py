@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.domain import gang
-from shared.events import RecordedEvent
-from shared.events.cluster import ObjectObserved
+from shared.events import Cause, Event, RecordedEvent
+from shared.events.cluster import BindRejected, ObjectObserved, PodObserved
 from shared.events.scheduling import PlacementReleased, PlacementReserved, PodPlaced
 from shared.kube.elastic_quota import QUOTA_NAME
 from shared.kube.resource_names import POD_GROUPS
@@ -206,3 +206,26 @@ def test_no_member_is_bound_below_the_minimum_and_no_capacity_is_used_twice(
             for name, cpu in (("a", 3), ("b", 2)):
                 assert sum(each == name for each in (*bound.values(), *holds.values())) <= cpu
         world.wait(31)
+
+
+def test_a_released_hold_is_folded_alike_before_and_after_the_rejection_of_a_later_placement() -> None:
+    saw: dict[str, Any] = {"seen": {"cluster": 1}, "cycle": 1, "node": "a", "request": {}}
+    decisions: tuple[Event, ...] = (
+        PlacementReserved(holder_uid="uid-p0", holder="d/p0", kind="Pod", waits_for="unit", **saw),
+        PlacementReleased(holder_uid="uid-p0", holder="d/p0", kind="Pod", node="a", reason="r", seen={"cluster": 1}),
+        PodPlaced(pod_uid="uid-p0", pod="d/p0", **saw),
+    )
+    own = [RecordedEvent("scheduling", seq, event, seq * 1000) for seq, event in enumerate(decisions, 1)]
+    waiting = pod("p0", cpu="1", memory=None)
+    cluster = [
+        RecordedEvent("cluster", 1, PodObserved(pod="d/p0", pod_uid="uid-p0", object=waiting), 1000),
+        RecordedEvent(
+            "cluster", 2, BindRejected(pod="d/p0", pod_uid="uid-p0", reason="r"), 5000, Cause("scheduling", 3)
+        ),
+    ]
+    states = SchedulerState(), SchedulerState()
+    for state, records in zip(states, ([*cluster[:1], *own, *cluster[1:]], [*cluster, *own]), strict=True):
+        for record in records:
+            state.apply(record)
+    assert states[0].encode() == states[1].encode()
+    assert [reason for _, reason in states[1].pods["uid-p0"].reasons] == ["GangTimedOut"]
