@@ -8,7 +8,7 @@ import asyncio
 import sys
 from array import array
 from bisect import bisect_right
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -53,7 +53,7 @@ least($2::bigint, case when $2 - $1 > {slice} and (
 
 # The digests at the low end and at each slice's end come with the page: the first is compared with the follower's own.
 # One statement sees one state of the log, so nothing can be put back between the comparison and the rows. Numbers come
-# as their bytes, eight a row. The types are constants, which the server hashes; a parameter it would search for each row.
+# as their bytes, eight a row.
 _PAGE_SQL = """
 select count(*) filter (where seq > $1), string_agg(int8send(seq), ''::bytea) filter (where declared),
        string_agg(int8send(octet_length(data)), ''::bytea) filter (where declared),
@@ -62,7 +62,7 @@ select count(*) filter (where seq > $1), string_agg(int8send(seq), ''::bytea) fi
        (array_agg(digest) filter (where seq = $1))[1],
        array_agg(digest) filter (where seq = last or seq > $1 and (seq - $1) % {slice} = 0), max(last)
 from (with page_end as materialized (select {last} as last)
-      select seq, at, cause, data, digest, seq > $1 and type = any({types}) and seq <> all($3) as declared,
+      select seq, at, cause, data, digest, seq > $1 and type = any($3) and seq <> all($4) as declared,
              (select last from page_end) as last from {table}
       where context = '{context}' and seq >= $1 and seq <= (select last from page_end) order by context, seq) page
 """
@@ -248,21 +248,22 @@ class LogReader:
             MissingEvents: the range has a hole.
         """
         table = table_of(context)
-        last, types = _last_sql(context), _array(codec.names)
-        sql = _PAGE_SQL.format(table=table, context=context, slice=SLICE, last=last, types=types)
+        sql = _PAGE_SQL.format(table=table, context=context, slice=SLICE, last=_last_sql(context))
         async with self.database.reading() as connection:
 
             def fetch(start: int) -> asyncio.Future[Any]:
                 end = min(upto, start + PAGE)
                 inside = [seq for seq in skipped if start < seq <= end]
-                query: asyncio.Future[Any] = asyncio.ensure_future(connection.fetchrow(sql, start, end, inside))
+                query: asyncio.Future[Any] = asyncio.ensure_future(
+                    connection.fetchrow(sql, start, end, codec.names, inside)
+                )
                 return query
 
             ahead = fetch(after.seq) if after.seq < upto else None
             try:
                 while ahead is not None:
-                    *found, read_to = await ahead
-                    end = min(upto, after.seq + PAGE) if read_to is None else read_to
+                    *found, last = await ahead
+                    end = min(upto, after.seq + PAGE) if last is None else last
                     ahead = fetch(end) if end < upto else None
                     for _ in range(_UNTIL_SENT):
                         await asyncio.sleep(0)
@@ -432,11 +433,6 @@ class LogReader:
 def _last_sql(context: str) -> str:
     """Returns the expression of the last seq of a page that begins behind $1 and ends at $2 or before."""
     return _LAST_SQL.format(table=table_of(context), context=context, slice=SLICE, bytes=PAGE_BYTES)
-
-
-def _array(types: Iterable[str]) -> str:
-    """Returns an array of type names, which come from code, as a constant."""
-    return f"array[{', '.join(map(repr, types))}]::text[]"
 
 
 class _Rows:

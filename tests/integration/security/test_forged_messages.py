@@ -270,7 +270,10 @@ async def test_over_mqtt_with_qos_1_they_change_no_state_and_stop_nobody_and_the
         assert (forgers_named(before), senders_of_rejected(before)) == ("", "")
         async with forging(system, MqttForger) as forgers:
             names = {forger.login.name for forger in forgers}
-            assert names == {NODE, *(one.name for one in manifests(("metrics-ingest", "action-ingest")))}
+            assert names == {
+                NODE,
+                *(one.name for one in manifests(("metrics-ingest", "action-ingest", "device-discovery"))),
+            }
             await until(lambda: all(forger.rounds for forger in forgers))
 
             async def unnamed() -> list[str]:

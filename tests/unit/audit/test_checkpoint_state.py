@@ -66,6 +66,6 @@ def test_every_context_that_a_service_writes_is_relayed_into_a_stream(shards: in
     assert {manifest(name).writes for name in SERVICES} <= {*CONTEXTS, "audit"}
     member = MANIFEST.member(0, shards)
     sharded = [name for name in member.follows if name[-1].isdigit()]
-    assert len(sharded) == 2 * shards
+    assert len(sharded) == 3 * shards
     assert len(member.streams) == len(member.follows)
     assert f"KOORD_EVENTS_METRICS_{shards - 1}" in member.streams

@@ -51,7 +51,7 @@ def modules_by_pod(cpu: str) -> list[set[str]]:
     return entered
 
 
-@pytest.mark.parametrize(("cpu", "new_class", "further"), [("1", 42, 14), ("99", 49, 9)], ids=["placed", "rejected"])
+@pytest.mark.parametrize(("cpu", "new_class", "further"), [("1", 43, 14), ("99", 50, 9)], ids=["placed", "rejected"])
 def test_one_pod_enters_few_modules(cpu: str, new_class: int, further: int) -> None:
     first, second, _ = modules_by_pod(cpu)
     print("new class", len(first), *sorted(first), sep="\n    ")

@@ -68,7 +68,7 @@ def test_the_shipped_profile_filters_in_upstreams_order_and_names_what_is_missin
     assert {scorer.plugin.name: scorer.weight for scorer in shipped.scorers} == {
         "TaintToleration": 3, "NodeAffinity": 2, "NodeResourcesFit": 1, "PodTopologySpread": 2, "InterPodAffinity": 2,
         "NodeResourcesBalancedAllocation": 1, "ImageLocality": 1, "LoadAwareScheduling": 1, "NodeNUMAResource": 1,
-        "DeviceShare": 1, "Reservation": 5000,
+        "DeviceShare": 1, "Coscheduling": 1, "Reservation": 5000,
     }  # fmt: skip
     fit = next(plugin for plugin in shipped.plugins if isinstance(plugin, NodeResourcesFit))
     assert [resource.name for resource in fit.args.scoring_strategy.resources] == [

@@ -14,7 +14,10 @@ from cli.parity.upstream.reservation.quirks import Quirk, Quirks
 from cli.parity.upstream.reservation.reserved import ALLOCATED, Json, Reserved, requests_of, reserved_of, shown
 
 _AFFINITY = "the pod's reservation affinity cannot be read: it is no JSON: its end is missing"
-_ANNOTATION = "an annotation of the reservation cannot be read: it is no JSON: its end is missing"
+_ANNOTATION = (
+    "annotation scheduling.koordinator.sh/reservation-restricted-options cannot be read: "
+    "it is no JSON: its end is missing; correct or remove it"
+)
 _OWNERS = "spec.owners is empty: name the pods that may use it by object, controller or labelSelector"
 _TIMES = "neither spec.ttl nor spec.expires is set: give one of them"
 
