@@ -106,7 +106,7 @@ async def test_with_another_nodes_login_nothing_is_accepted_and_everything_is_ke
     )
     side.put(REPORT, 1)
     async with side.running():
-        await until(lambda: "report messages are" in caplog.text)
+        await until(lambda: "are kept" in caplog.text)
         await asyncio.sleep(0)
     assert ("is not this node's" in caplog.text) == (transport == "mqtt")
     assert ingest.received[REPORT] == []
