@@ -16,7 +16,6 @@ from services.device_discovery.state import FOLDED, DiscoveryState, all_devices
 from shared.agents import subjects
 from shared.agents.device_inventory import BadInventory, Inventory, decode, devices_of
 from shared.agents.receipt import Receipt
-from shared.errors import KoordError
 from shared.events import Draft
 from shared.events.devices import DEVICE_EVENTS, NodeDevicesRemoved, NodeDevicesReported
 from shared.events.intents import ObjectDesired
@@ -27,6 +26,7 @@ from shared.ingest.mqtt_session import MqttSession
 from shared.ingest.rejection_log import RejectionLog
 from shared.runtime.service import Runtime, Service
 from shared.runtime.task_cancellation import cancel_and_wait
+from shared.runtime.task_group_errors import first_error_alone
 
 log = logging.getLogger(__name__)
 
@@ -53,10 +53,7 @@ class Discovery:
         self._runtime = runtime
         self._settings: DiscoverySettings = runtime.settings
         self._inbox = AgentInbox(subjects.INVENTORY, environment.shard, environment.metrics_shards)
-        self._mqtt = None
-        if environment.mqtt:
-            name = self._settings.client or f"koord-{runtime.service.name}"
-            self._mqtt = MqttSession(environment.mqtt, name, [self._inbox], ca_file=environment.nats_ca)
+        self._mqtt = MqttSession.of_service(runtime, self._settings.client, self._inbox)
         registry = runtime.metrics.registry
         self._rejections = RejectionLog("inventory", registry, runtime.rejections)
         self._compared = Counter(
@@ -212,10 +209,8 @@ class Discovery:
 
 async def lead(runtime: Runtime) -> None:
     """Takes inventories for as long as this replica writes its shard of `devices-*`."""
-    try:
+    with first_error_alone():
         await Discovery(runtime).run()
-    except* KoordError as failed:
-        raise failed.exceptions[0] from None
 
 
 SERVICE = Service(

@@ -26,7 +26,6 @@ from services.gateway.watch.observation_buffer import ObservationBuffer
 from services.gateway.watch.unread_resources import Outages, find_unreachable, unreachable
 from services.gateway.watch.watcher import Watcher
 from services.gateway.webhooks.webhook_lifecycle import WebhookLifecycle, lifespan
-from shared.errors import KoordError
 from shared.events import Cause, Draft
 from shared.events.cluster import (
     OBSERVATIONS,
@@ -48,6 +47,7 @@ from shared.runtime.intent_rights import INTENTS
 from shared.runtime.rate_limit import RateLimit
 from shared.runtime.service import Runtime, Service
 from shared.runtime.task_cancellation import cancel_and_wait
+from shared.runtime.task_group_errors import first_error_alone
 
 log = logging.getLogger(__name__)
 
@@ -293,14 +293,12 @@ async def lead(runtime: Runtime, connect: Callable[..., KubeApi] = KubeApi) -> N
     if settings.shadow:
         log.info("shadow mode: nothing is written to the API")
     async with connect(settings.kubeconfig, timeout_s=settings.timeout_s, read_only=settings.shadow) as api:
-        try:
+        with first_error_alone():
             gateway = Gateway(runtime, api)
             runtime.unreachable_servers.append(
                 lambda: unreachable(gateway.outages.current(), api.server, runtime.now_ns())
             )
             await gateway.run()
-        except* KoordError as failed:
-            raise failed.exceptions[0] from None
 
 
 SERVICE = Service(

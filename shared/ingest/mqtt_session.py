@@ -15,6 +15,7 @@ from shared.agents.broker import Broker
 from shared.agents.receipt import Receipt
 from shared.errors import KoordError
 from shared.ingest.agent_message_queue import AgentInbox
+from shared.runtime.service import Runtime
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +54,21 @@ class MqttSession:
         self._inboxes = {inbox.kind: inbox for inbox in inboxes}
         self._tls = self._broker.tls_context(ca_file)
         self._client: Client | None = None
+
+    @classmethod
+    def of_service(cls, runtime: Runtime, client: str, inbox: AgentInbox) -> "MqttSession | None":
+        """Prepares the session of a service that takes one kind of message; None without a broker.
+
+        Args:
+            client: the client id; empty: the service's name.
+
+        Raises:
+            BadBroker: KOORD_MQTT is invalid.
+        """
+        environment = runtime.environment
+        if not environment.mqtt:
+            return None
+        return cls(environment.mqtt, client or f"koord-{runtime.service.name}", [inbox], ca_file=environment.nats_ca)
 
     @property
     def connected(self) -> bool:

@@ -22,7 +22,6 @@ from services.metrics_ingest.agent_actions.retention_carry_forward import CARRY_
 from services.metrics_ingest.agent_actions.service_manifest import MANIFEST
 from shared.agents import subjects
 from shared.agents.actions import BadAction, PodsRequested, decode
-from shared.errors import KoordError
 from shared.events.intents import EvictionRequested
 from shared.events.log import WriterStarted
 from shared.events.nodes import AGENT_ACTIONS, NodeTopologyRemoved
@@ -32,6 +31,7 @@ from shared.ingest.mqtt_session import MqttSession
 from shared.ingest.rejection_log import RejectionLog
 from shared.runtime.service import Runtime, Service
 from shared.runtime.task_cancellation import cancel_and_wait
+from shared.runtime.task_group_errors import first_error_alone
 from shared.settings import Settings
 
 TOPOLOGY_CHECK_INTERVAL_S = 30.0
@@ -52,10 +52,7 @@ class ActionIngest:
         self._runtime = runtime
         self._settings: ActionIngestSettings = runtime.settings
         self._inbox = AgentInbox(subjects.ACTION, environment.shard, environment.metrics_shards)
-        self._mqtt = None
-        if environment.mqtt:
-            name = self._settings.client or f"koord-{runtime.service.name}"
-            self._mqtt = MqttSession(environment.mqtt, name, [self._inbox], ca_file=environment.nats_ca)
+        self._mqtt = MqttSession.of_service(runtime, self._settings.client, self._inbox)
         self._rejections = RejectionLog("action", runtime.metrics.registry, runtime.rejections)
         self._pod_publisher = NodePodsPublisher(runtime, self._mqtt)
         self._batch: Batch | None = None
@@ -108,10 +105,8 @@ class ActionIngest:
 
 async def lead(runtime: Runtime) -> None:
     """Takes actions for as long as this replica writes its shard of `nodes-*`."""
-    try:
+    with first_error_alone():
         await ActionIngest(runtime).run()
-    except* KoordError as failed:
-        raise failed.exceptions[0] from None
 
 
 SERVICE = Service(

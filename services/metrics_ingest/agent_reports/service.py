@@ -27,7 +27,6 @@ from services.metrics_ingest.agent_reports.settings import IngestSettings
 from services.metrics_ingest.agent_reports.usage_windows import NodeWindows
 from shared.agents import subjects
 from shared.agents.report import BadReport, decode
-from shared.errors import KoordError
 from shared.events.intents import ObjectDesired
 from shared.events.log import WriterStarted
 from shared.events.metrics import NodeReported, NodeReportsExpired
@@ -39,6 +38,7 @@ from shared.kube.instants import SECOND
 from shared.runtime.retention_settings import Retention
 from shared.runtime.service import Runtime, Service
 from shared.runtime.task_cancellation import cancel_and_wait
+from shared.runtime.task_group_errors import first_error_alone
 
 log = logging.getLogger(__name__)
 
@@ -60,10 +60,7 @@ class Ingest:
         self._silent: dict[str, None] = {}
         self._began_ns = runtime.now_ns()
         self._inbox = AgentInbox(subjects.REPORT, environment.shard, environment.metrics_shards)
-        self._mqtt = None
-        if environment.mqtt:
-            name = self._settings.client or f"koord-{runtime.service.name}"
-            self._mqtt = MqttSession(environment.mqtt, name, [self._inbox], ca_file=environment.nats_ca)
+        self._mqtt = MqttSession.of_service(runtime, self._settings.client, self._inbox)
         registry = runtime.metrics.registry
         self._rejections = RejectionLog("report", registry, runtime.rejections)
         self._pod_samples = Counter("koord_ingest_pod_samples", "Pods in accepted reports", registry=registry)
@@ -171,10 +168,8 @@ RETENTION = Retention(days=0.25, gigabytes=5.0, yields=True)
 
 async def lead(runtime: Runtime) -> None:
     """Takes reports for as long as this replica writes its shard of `metrics-*`."""
-    try:
+    with first_error_alone():
         await Ingest(runtime).run()
-    except* KoordError as failed:
-        raise failed.exceptions[0] from None
 
 
 SERVICE = Service(

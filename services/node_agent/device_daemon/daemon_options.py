@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from shared.errors import KoordError
+from shared.kube.instants import SECOND, duration_ns
 from shared.settings import Settings
 
 VERSION = "v1"
@@ -24,9 +25,7 @@ ENVIRONMENT: Mapping[str, tuple[str, ...]] = {
 }
 """Flag -> variables, the first of them that is set counts."""
 
-_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"(?:\d+(?:\.\d*)?(?:ns|us|µs|ms|s|m|h))+")
-_PART = re.compile(r"(\d+(?:\.\d*)?)(ns|us|µs|ms|s|m|h)")
 _BOOLEANS = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
 MAX_SLEEP_S = 366 * 86_400.0
 
@@ -142,9 +141,7 @@ def _boolean(source: str, text: str) -> bool:
 
 def _duration(source: str, text: str) -> float:
     """Returns seconds of a duration like `900s`, `15m` or `1h30m`."""
-    seconds = (
-        sum(float(size) * _UNITS[unit] for size, unit in _PART.findall(text)) if _DURATION.fullmatch(text) else 0.0
-    )
+    seconds = duration_ns(text) / SECOND if _DURATION.fullmatch(text) else 0.0
     if not 0 < seconds <= MAX_SLEEP_S:
         raise BadDaemonOption(f"{source} is {text!r}; it must be a duration above 0, such as 900s or 1h30m")
     return seconds
