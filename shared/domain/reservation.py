@@ -4,7 +4,7 @@ Source: spec/scheduler-workloads.md 1.1, 1.2; upstream apis/scheduling/v1alpha1/
 pkg/util/reservation.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -262,10 +262,13 @@ def problem_of_use(reservation: Reservation) -> str:
     for number, owner in enumerate(reservation.spec.owners):
         if owner.label_selector is not None and (problem := problem_of_selector(owner.label_selector)):
             return f"spec.owners[{number}].labelSelector: {problem}"
-    for name, amounts_of in ((RESTRICTED_OPTIONS, _restricted), (INNER_RESERVED, inner_reserved)):
+    checks: tuple[tuple[str, Callable[[Reservation], object]], ...] = (
+        (RESTRICTED_OPTIONS, restricted_resources),
+        (INNER_RESERVED, _inner_amounts),
+    )
+    for name, check in checks:
         try:
-            for text in amounts_of(reservation).values():
-                nanos(text)
+            check(reservation)
         except BadQuantity as error:
             return f"annotation {name}: {error}"
         except msgspec.MsgspecError as error:
@@ -273,9 +276,8 @@ def problem_of_use(reservation: Reservation) -> str:
     return ""
 
 
-def _restricted(reservation: Reservation) -> Quantities:
-    restricted_resources(reservation)
-    return {}
+def _inner_amounts(reservation: Reservation) -> list[int]:
+    return [nanos(text) for text in inner_reserved(reservation).values()]
 
 
 def _check(name: str, text: str) -> None:
