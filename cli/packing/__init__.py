@@ -1,1 +1,1 @@
-"""How well GPUs are packed: what pods could use of them at most."""
+"""Packing of GPUs: an upper bound of what pods can use."""

@@ -86,7 +86,7 @@ def inventory_events(state: DiscoveryState, inventory: Inventory, content: Devic
 
 
 def takes_away(draft: Draft) -> bool:
-    """Reports whether an event makes a device unavailable: it is recorded at once, whatever the node's rate."""
+    """Reports whether an event makes a device unavailable. Such an event is recorded at once, beyond the node's limit."""
     match draft.event:
         case DeviceHealthChanged(found=found):
             return not found.health

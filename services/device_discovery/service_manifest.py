@@ -1,10 +1,10 @@
 """The contexts and subjects of device discovery, and the intents that it may record."""
 
 from shared.agents import subjects
-from shared.domain.desired_kubernetes_event import FIELDS
+from shared.domain.desired_kubernetes_event import event_rights
 from shared.events.intents import ObjectDesired
 from shared.kube.device import PARTITIONS, REPORTED_LABELS
-from shared.kube.resource_names import DEVICES, KUBERNETES_EVENTS
+from shared.kube.resource_names import DEVICES
 from shared.runtime.intent_rights import IntentRight
 from shared.runtime.manifest import Manifest
 
@@ -31,7 +31,6 @@ MANIFEST = Manifest(
     intents=(
         IntentRight(ObjectDesired, DEVICES, fields=_FIELDS),
         IntentRight(ObjectDesired, DEVICES, deletes=True),
-        IntentRight(ObjectDesired, KUBERNETES_EVENTS, fields=FIELDS, name=INVENTORY_EVENTS),
-        IntentRight(ObjectDesired, KUBERNETES_EVENTS, deletes=True, name=INVENTORY_EVENTS),
+        *event_rights(INVENTORY_EVENTS),
     ),
 )

@@ -1,10 +1,10 @@
 """The contexts and subjects of the quota ledger, and the intents that it may record."""
 
-from shared.domain.desired_kubernetes_event import FIELDS
+from shared.domain.desired_kubernetes_event import event_rights
 from shared.domain.quota_charge import SUBJECT
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.kube.elastic_quota import PREFIX
-from shared.kube.resource_names import GUIDE_QUOTAS, KUBERNETES_EVENTS, QUOTA_PROFILES, QUOTAS
+from shared.kube.resource_names import GUIDE_QUOTAS, QUOTA_PROFILES, QUOTAS
 from shared.runtime.intent_rights import EVICT, IntentRight
 from shared.runtime.manifest import Manifest
 
@@ -32,7 +32,6 @@ MANIFEST = Manifest(
             QUOTAS,
             fields=("metadata.labels", f"metadata.annotations.{PREFIX}*", "spec.min", "spec.max"),
         ),
-        IntentRight(ObjectDesired, KUBERNETES_EVENTS, fields=FIELDS, name=OBJECT_EVENTS),
-        IntentRight(ObjectDesired, KUBERNETES_EVENTS, deletes=True, name=OBJECT_EVENTS),
+        *event_rights(OBJECT_EVENTS),
     ),
 )

@@ -1,9 +1,9 @@
 """The contexts that the SLO controller reads and writes, and the intents that it may record."""
 
 from shared.domain.config_rejection import event_right
-from shared.domain.desired_kubernetes_event import FIELDS
+from shared.domain.desired_kubernetes_event import event_rights
 from shared.events.intents import FieldsDesired, ObjectDesired
-from shared.kube.resource_names import KUBERNETES_EVENTS, NODE_METRICS, NODE_SLOS, NODE_TOPOLOGIES, RECOMMENDATIONS
+from shared.kube.resource_names import NODE_METRICS, NODE_SLOS, NODE_TOPOLOGIES, RECOMMENDATIONS
 from shared.runtime.intent_rights import IntentRight
 from shared.runtime.manifest import Manifest
 
@@ -37,7 +37,6 @@ MANIFEST = Manifest(
         IntentRight(ObjectDesired, NODE_TOPOLOGIES, deletes=True),
         IntentRight(FieldsDesired, RECOMMENDATIONS, "status", ("status",)),
         event_right(CONFIG_MAP),
-        IntentRight(ObjectDesired, KUBERNETES_EVENTS, fields=FIELDS, name=REPORT_EVENTS),
-        IntentRight(ObjectDesired, KUBERNETES_EVENTS, deletes=True, name=REPORT_EVENTS),
+        *event_rights(REPORT_EVENTS),
     ),
 )

@@ -6,6 +6,7 @@ One Event object for each thing to report, which the next change of it overwrite
 from shared.events.intents import ObjectDesired
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.resource_names import KUBERNETES_EVENTS
+from shared.runtime.intent_rights import IntentRight
 
 FIELDS = (
     "involvedObject", "type", "reason", "message", "count", "firstTimestamp", "lastTimestamp", "source",
@@ -14,6 +15,18 @@ FIELDS = (
 """The fields that such an intent sets, for its right."""
 
 _MAX_MESSAGE = 1024  # bytes that the API accepts
+
+
+def event_rights(name: str) -> tuple[IntentRight, IntentRight]:
+    """Returns the rights to write and to delete Events.
+
+    Args:
+        name: as in IntentRight; one that ends in `*` names every Event that begins so.
+    """
+    return (
+        IntentRight(ObjectDesired, KUBERNETES_EVENTS, fields=FIELDS, name=name),
+        IntentRight(ObjectDesired, KUBERNETES_EVENTS, deletes=True, name=name),
+    )
 
 
 def event_intent(
