@@ -192,19 +192,21 @@ def about_configuration(found: Sequence[ConfigStatus]) -> Iterator[Finding]:
 def about_rejected_quotas(lines: Sequence[str]) -> Iterator[Finding]:
     """Names the quotas whose newest object is rejected, each described in one line."""
     remedy = "correct the ElasticQuota; `koord explain pod` shows whether a pod waits for that"
-    for line in lines[:NAMED]:
-        yield Finding("warning", "configuration", line, remedy)
-    if len(lines) > NAMED:
-        what = f"{len(lines) - NAMED} more quotas are rejected"
-        yield Finding("warning", "configuration", what, "`koord get quotas` names all of them")
+    return _about_quotas(lines, remedy, "{} more quotas are rejected")
 
 
 def about_ignored_quota_annotations(lines: Sequence[str]) -> Iterator[Finding]:
     """Names the quotas of which an annotation is ignored, each described in one line."""
+    remedy = "correct it: kubectl edit elasticquota"
+    return _about_quotas(lines, remedy, "annotations of {} more quotas are ignored")
+
+
+def _about_quotas(lines: Sequence[str], remedy: str, others: str) -> Iterator[Finding]:
+    """Names the first quotas; `others`, with their count, stands for the rest."""
     for line in lines[:NAMED]:
-        yield Finding("warning", "configuration", line, "correct it: kubectl edit elasticquota")
+        yield Finding("warning", "configuration", line, remedy)
     if len(lines) > NAMED:
-        what = f"annotations of {len(lines) - NAMED} more quotas are ignored"
+        what = others.format(len(lines) - NAMED)
         yield Finding("warning", "configuration", what, "`koord get quotas` names all of them")
 
 

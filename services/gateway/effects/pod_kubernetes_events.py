@@ -3,6 +3,7 @@
 An Event is named by the pod and what it says, so that repetitions are counted on one object instead of filling etcd.
 """
 
+from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Any
 
@@ -38,6 +39,20 @@ def unschedulable_event(intent: PodUnschedulable, scheduler: str, *, now_ns: int
     """
     about = {"type": "Warning", "reason": "FailedScheduling", "action": "Scheduling"}
     return _event(intent, intent.code, scheduler, about, intent.message, count=max(intent.attempt, 1), now_ns=now_ns)
+
+
+def events_of(intent: PodPlaced | PodUnschedulable, scheduler: str, *, now_ns: int) -> Iterator[tuple[Body, Body]]:
+    """Yields the Events about a decision, each with the merge patch for a repetition: settings that are ignored first.
+
+    Args:
+        intent, scheduler, now_ns: as below.
+    """
+    if (ignored := ignored_settings_event(intent, scheduler, now_ns=now_ns)) is not None:
+        yield ignored
+    if isinstance(intent, PodPlaced):
+        yield scheduled_event(intent, scheduler, now_ns=now_ns)
+    else:
+        yield unschedulable_event(intent, scheduler, now_ns=now_ns)
 
 
 def ignored_settings_event(

@@ -20,7 +20,7 @@ crash may come between the response and the append of the outcome: its docstring
 
 from services.gateway.effects import outcome_events
 from services.gateway.effects.intent_types import OneShot
-from services.gateway.effects.pod_kubernetes_events import ignored_settings_event, unschedulable_event
+from services.gateway.effects.pod_kubernetes_events import events_of
 from services.gateway.known_objects import ObservedPod
 from services.gateway.kube_api.api_errors import (
     Ambiguous,
@@ -193,9 +193,7 @@ async def record_unschedulable_event(api: KubeApi, intent: PodUnschedulable, pod
         ApiError: not recorded. The pod's condition has the same message, so nothing is lost.
     """
     namespace, _, _ = intent.pod.rpartition("/")
-    unschedulable = unschedulable_event(intent, pod.scheduler, now_ns=now_ns)
-    ignored = ignored_settings_event(intent, pod.scheduler, now_ns=now_ns)
-    for event, repeated in (unschedulable,) if ignored is None else (ignored, unschedulable):
+    for event, repeated in events_of(intent, pod.scheduler, now_ns=now_ns):
         await api.record_event(namespace, event, repeated)
 
 

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from services.gateway.effects.pod_kubernetes_events import ignored_settings_event, scheduled_event
+from services.gateway.effects.pod_kubernetes_events import events_of
 from services.gateway.kube_api.api_errors import ApiError
 from services.gateway.kube_api.client import KubeApi
 from shared.events.scheduling import PodPlaced
@@ -79,10 +79,8 @@ class ScheduledEvents:
 
     async def _record(self, bound: _Bound) -> None:
         namespace, _, _ = bound.intent.pod.rpartition("/")
-        ignored = ignored_settings_event(bound.intent, bound.scheduler, now_ns=bound.at_ns)
-        scheduled = scheduled_event(bound.intent, bound.scheduler, now_ns=bound.at_ns)
         try:
-            for event, repeated in (scheduled,) if ignored is None else (ignored, scheduled):
+            for event, repeated in events_of(bound.intent, bound.scheduler, now_ns=bound.at_ns):
                 await self._api.record_event(namespace, event, repeated)
         except ApiError as error:
             log.warning("no Kubernetes Event was recorded", extra={"pod": bound.intent.pod, "error": str(error)})
