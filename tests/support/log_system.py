@@ -133,18 +133,18 @@ class Load:
         self.seqs: list[int] = []
         self._writer = writer
         self._interval_s = interval_s
+        self._stopping = False
         self._task = asyncio.create_task(self._run())
 
     async def _run(self) -> None:
-        while True:
+        while not self._stopping:
             self.seqs += await self._writer.see(3, size=3)
             await asyncio.sleep(self._interval_s)
 
     async def stop(self) -> list[int]:
-        """Stops appending. Returns the seqs of all appended events."""
-        if self._task.done():
-            await self._task
-        await cancel_and_wait(self._task)
+        """Ends after the append under way: a cancelled one could be in the log. Returns the seqs of all events."""
+        self._stopping = True
+        await self._task
         return self.seqs
 
 
