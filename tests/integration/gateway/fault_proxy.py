@@ -87,7 +87,7 @@ class FaultProxy:
         return sum(1 for used, path in self.requests if used == method and part in path)
 
     def cut(self) -> int:
-        """Breaks every connection with a response in progress; returns their number."""
+        """Breaks every connection with a request or a response in progress; returns their number."""
         cut = [request for request in self._open.values() if request.transport]
         for request in cut:
             self._close(request)
@@ -95,6 +95,13 @@ class FaultProxy:
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         self.requests.append((request.method, request.path_qs))
+        self._open[id(request)] = request  # in the same step: what `count` shows, `cut` breaks
+        try:
+            return await self._answer(request)
+        finally:
+            del self._open[id(request)]
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         fault = next((fault for fault in self._faults if fault.takes(request)), None)
         kind = fault.kind if fault else ""
         if fault and kind == "answer":
@@ -122,17 +129,13 @@ class FaultProxy:
                 return web.json_response(found | {"items": [], "metadata": {"resourceVersion": version}})
             response = web.StreamResponse(status=answer.status, headers={"Content-Type": answer.content_type})
             await response.prepare(request)
-            self._open[id(request)] = request
-            try:
-                passed = 0
-                async for chunk in answer.content.iter_any():
-                    if fault and kind == "freeze" and passed + len(chunk) > fault.after:
-                        await asyncio.sleep(3600)
-                    passed += len(chunk)
-                    await response.write(chunk)
-                await response.write_eof()
-            finally:
-                del self._open[id(request)]
+            passed = 0
+            async for chunk in answer.content.iter_any():
+                if fault and kind == "freeze" and passed + len(chunk) > fault.after:
+                    await asyncio.sleep(3600)
+                passed += len(chunk)
+                await response.write(chunk)
+            await response.write_eof()
             return response
 
     @staticmethod
