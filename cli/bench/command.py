@@ -9,6 +9,9 @@ ENTRIES = {
         "cli.bench.node_agent", "agent", "Measure the cost of the node agent for its node at a sample a second."
     ),
     "answers": Entry("cli.bench.answers", "answers", "Measure how long each reading command takes with a long log."),
+    "discovery": Entry(
+        "cli.bench.device_discovery", "discovery", "Measure the cost of a fleet's inventories for device discovery."
+    ),
     "e2e": Entry("cli.bench.e2e", "e2e", "Measure how fast pods get from the API to their nodes."),
     "gangs": Entry(
         "cli.bench.gangs",

@@ -5,21 +5,19 @@ is answered after the commit of its NodeReported. Nodes and pods are in the log 
 """
 
 import asyncio
-import contextlib
 import multiprocessing
 import os
 import sys
 import tempfile
 import time
-from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar
 
 import click
 import msgspec
-import psutil
 import uvloop
 
+from cli.bench.process_costs import Servers, peak_bytes, reply
 from cli.bench.report_senders import ANSWERED_S, INTERVAL_S, MIB, node_name, pod_uid, send
 from cli.embedded import EmbeddedNats, EmbeddedPostgres
 from cli.processes.child_process import Process
@@ -130,20 +128,8 @@ async def _measure(folder: Path, nodes: int, pods: int, seconds: float) -> Inges
             await database.close()
 
 
-class Servers(NamedTuple):
-    """The processes that are measured."""
-
-    ingest: Process
-    postgres: EmbeddedPostgres
-    nats: EmbeddedNats
-
-    def cpu_s(self) -> tuple[float, float, float]:
-        """Returns the cpu seconds of each since its start."""
-        return _cpu_s(self.ingest.pid), _cpu_s(self.postgres.pid), _cpu_s(self.nats.process.pid)
-
-
 async def _driven(servers: Servers, bus: Bus, nodes: int, pods: int, seconds: float, load_1m: float) -> IngestFigures:
-    fold_times, process = _FoldTimes(), servers.ingest
+    fold_times, process = _FoldTimes(), servers.service
     rounds = min(-(-MEASURED // nodes), MOST_ROUNDS)
     reader = LogReader(Database(servers.postgres.url))
     follower = Follower("bench", reader, bus, {"metrics-0": (NodeReported,)}, lambda: fold_times, own=None)
@@ -154,15 +140,15 @@ async def _driven(servers: Servers, bus: Bus, nodes: int, pods: int, seconds: fl
     )
     sender.start()
     click.echo(f"{FILLING} reports of each node, to fill windows", err=True)
-    await _reply(pipe, ("flood", FILLING))
+    await reply(pipe, ("flood", FILLING))
     click.echo(f"{rounds} reports of each node, as fast as they are answered", err=True)
     before = servers.cpu_s()
-    flood_s, report_bytes, _ = await _reply(pipe, ("flood", rounds))
+    flood_s, report_bytes, _ = await reply(pipe, ("flood", rounds))
     cpu_s = sum(servers.cpu_s()) - sum(before)
     click.echo(f"a report of each node every {INTERVAL_S} s, for {seconds:g} s", err=True)
     fold_times.begin()
     before = servers.cpu_s()
-    _, _, sent = await _reply(pipe, ("steady", seconds))
+    _, _, sent = await reply(pipe, ("steady", seconds))
     async with asyncio.timeout(ANSWERED_S):
         while not sent.keys() <= fold_times.lags_of.keys():
             await asyncio.sleep(0.05)
@@ -184,7 +170,7 @@ async def _driven(servers: Servers, bus: Bus, nodes: int, pods: int, seconds: fl
         nats_cores=cores[2],
         lag_p50_s=round(lags[len(lags) // 2], 4),
         lag_p99_s=round(lags[int(len(lags) * 0.99)], 4),
-        rss_mib=_peak_bytes(process) // MIB,
+        rss_mib=peak_bytes(process) // MIB,
         report_bytes=report_bytes,
         event_bytes=event_bytes,
         stored_bytes=stored_bytes,
@@ -258,24 +244,3 @@ async def _observe(database: Database, bus: Bus, nodes: int, pods: int) -> None:
             drafts = []
     await writer.append(drafts, now_ns=time.time_ns(), seen={})
     await writer.close()
-
-
-def _cpu_s(pid: int | None) -> float:
-    """Returns cpu seconds of a process, of those that it has ended, and of those below it."""
-    process = psutil.Process(pid)
-    times = process.cpu_times()
-    used = float(times.user + times.system + times.children_user + times.children_system)
-    for child in process.children():
-        with contextlib.suppress(psutil.NoSuchProcess):
-            used += _cpu_s(child.pid)
-    return used
-
-
-def _peak_bytes(process: Process) -> int:
-    status = Path(f"/proc/{process.pid}/status").read_text()
-    return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM"))
-
-
-async def _reply(pipe: Connection, command: tuple[str, float]) -> Any:
-    pipe.send(command)
-    return await asyncio.to_thread(pipe.recv)
