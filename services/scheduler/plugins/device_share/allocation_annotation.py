@@ -13,7 +13,12 @@ import msgspec
 
 from services.scheduler.plugins.device_share.device_usage import AllocatedDevice, Allocation
 from services.scheduler.plugins.device_share.pod_device_requests import MEMORY
-from shared.kube.json_text import read_json
+from shared.kube.allocated_devices import (
+    AllocatedFunction,
+    AllocationExtension,
+    AnnotatedDevice,
+    read_allocated_devices,
+)
 from shared.kube.pod import Pod
 from shared.kube.quantity import NANO, BadQuantity, amounts
 from shared.kube.quantity_text import Notation, quantity_text, request_notations
@@ -21,23 +26,6 @@ from shared.kube.system_annotations import DEVICE_ALLOCATED
 
 MAX_ALLOCATIONS = 16_384
 """Number of allocations that are kept as read."""
-
-
-class _Function(msgspec.Struct, frozen=True, omit_defaults=True):
-    minor: int = 0
-    bus: str = msgspec.field(default="", name="busID")
-
-
-class _Extension(msgspec.Struct, frozen=True, omit_defaults=True):
-    vfs: tuple[_Function, ...] | None = None
-    template: str = msgspec.field(default="", name="gpuSharedResourceTemplate")
-
-
-class _Device(msgspec.Struct, frozen=True):
-    minor: int = 0
-    resources: dict[str, str] | None = None
-    id: str | msgspec.UnsetType = msgspec.UNSET
-    extension: _Extension | msgspec.UnsetType | None = msgspec.UNSET
 
 
 def allocation_of(annotations: Mapping[str, str] | None) -> Allocation:
@@ -50,14 +38,14 @@ def allocation_of(annotations: Mapping[str, str] | None) -> Allocation:
 def _allocation(text: str) -> Allocation:
     """The devices in an annotation; equal texts have one object."""
     try:
-        by_type = read_json(text, dict[str, tuple[_Device, ...]])
+        by_type = read_allocated_devices(text)
         return tuple(
             AllocatedDevice(
                 type_,
                 device.minor,
                 tuple(sorted(amounts(device.resources or {}).items())),
-                tuple((function.bus, function.minor) for function in (_extension(device).vfs or ())),
-                _extension(device).template,
+                tuple((function.bus, function.minor) for function in device.functions),
+                device.template,
             )
             for type_, devices in sorted(by_type.items())
             for device in devices
@@ -66,20 +54,20 @@ def _allocation(text: str) -> Allocation:
         return ()
 
 
-def _extension(device: _Device) -> _Extension:
-    return device.extension if isinstance(device.extension, _Extension) else _Extension()
-
-
 def annotation_for(pod: Pod, allocation: Allocation, ids: Mapping[tuple[str, int], str]) -> str:
     """The annotation for an allocation; `ids` are the node's, by type and minor."""
     notations = {MEMORY: Notation.BINARY, **request_notations(pod)}
-    by_type: dict[str, list[_Device]] = {}
+    by_type: dict[str, list[AnnotatedDevice]] = {}
     for device in sorted(allocation, key=lambda device: device.type):
         resources = {
             name: quantity_text(size * NANO, notations.get(name, Notation.DECIMAL)) for name, size in device.amounts
         }
-        functions = tuple(_Function(minor, bus) for bus, minor in device.functions)
-        extension = _Extension(functions or None, device.template) if functions or device.template else msgspec.UNSET
+        functions = tuple(AllocatedFunction(minor, bus) for bus, minor in device.functions)
+        extension = (
+            AllocationExtension(functions or None, device.template) if functions or device.template else msgspec.UNSET
+        )
         uuid = ids.get((device.type, device.minor))
-        by_type.setdefault(device.type, []).append(_Device(device.minor, resources, uuid or msgspec.UNSET, extension))
+        by_type.setdefault(device.type, []).append(
+            AnnotatedDevice(device.minor, resources, uuid or msgspec.UNSET, extension)
+        )
     return msgspec.json.encode(by_type).decode()

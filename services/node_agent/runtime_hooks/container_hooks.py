@@ -1,0 +1,103 @@
+"""Hooks of the stage PreCreateContainer: what a container gets before it starts. Pure, whatever carries it to a runtime.
+
+Source: spec/node-agent.md 4.1, 4.2.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from shared.errors import KoordError
+
+
+class ContainerContext(NamedTuple):
+    """A container that is about to be created.
+
+    Attributes:
+        pod: `namespace/name`.
+        annotations: the pod's; the allocations among them are those that the scheduler decided.
+        container: its name.
+    """
+
+    pod: str
+    pod_uid: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    container: str
+
+
+class BindMount(NamedTuple):
+    """A file or folder of the host that the container sees.
+
+    Attributes:
+        scratch: an empty folder for this container alone; the carrier makes it anew, writable by all.
+    """
+
+    source: str
+    destination: str
+    scratch: bool = False
+
+
+class CharDevice(NamedTuple):
+    """A character device."""
+
+    path: str
+    major: int
+    minor: int
+    mode: int = 0o666
+
+
+class Adjustment(NamedTuple):
+    """Changes of one container: variables by name, mounts, devices."""
+
+    env: Mapping[str, str] = {}
+    mounts: tuple[BindMount, ...] = ()
+    devices: tuple[CharDevice, ...] = ()
+
+
+class HookFailed(KoordError):
+    """A hook cannot be applied to a container."""
+
+    def __init__(self, hook: str, context: ContainerContext, reason: str) -> None:
+        super().__init__(f"hook {hook} for container {context.container} of pod {context.pod}: {reason}")
+
+
+Hook = Callable[[ContainerContext], Adjustment]
+
+
+class HookResults(NamedTuple):
+    """Results of all hooks for one container.
+
+    Attributes:
+        applied: names of the hooks that change something.
+        failures: of hooks; the container starts without what they would have added.
+    """
+
+    adjustment: Adjustment
+    applied: tuple[str, ...] = ()
+    failures: tuple[HookFailed, ...] = ()
+
+
+def run_hooks(hooks: Mapping[str, Hook], context: ContainerContext, *, stop_at_failure: bool = False) -> HookResults:
+    """Runs hooks in the order of their names; of two values for a variable the later hook's is in force.
+
+    Args:
+        hooks: by name.
+        stop_at_failure: the policy `Fail`: hooks after the first one that fails are not run.
+    """
+    adjustment, applied, failures = Adjustment(), [], []
+    for name in sorted(hooks):
+        try:
+            found = hooks[name](context)
+        except HookFailed as failure:
+            failures.append(failure)
+            if stop_at_failure:
+                break
+            continue
+        if any(found):
+            applied.append(name)
+            adjustment = Adjustment(
+                {**adjustment.env, **found.env},
+                (*adjustment.mounts, *found.mounts),
+                (*adjustment.devices, *found.devices),
+            )
+    return HookResults(adjustment, tuple(applied), tuple(failures))
