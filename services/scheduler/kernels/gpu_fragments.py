@@ -15,24 +15,41 @@ STEPS = 100
 """Steps of a score for a percent of one GPU."""
 UNFIT = 0
 WHOLE = 100
-_UNLIMITED = 1 << 40
+UNKNOWN = -1 << 62
+"""An amount of cpu that no node has."""
 
 
 @inlined
-def fitting(free: Int64, gpus: Number, number: Number, share: Number) -> Number:
-    """Returns how many pods fit by GPUs, each of `number` GPUs with a share of each."""
-    found = 0
-    for gpu in range(gpus):
-        if number == 1:
-            found += free[gpu] // share
-        else:
-            found += free[gpu] >= share
+def fitting(whole: Number, partly: Int64, parts: Number, number: Number, share: Number) -> Number:
+    """Returns how many pods fit by GPUs, each of `number` GPUs with a share of each.
+
+    Args:
+        whole: number of GPUs that are free as a whole.
+        partly: the first `parts` are what others have left.
+    """
+    if number == 1:
+        found = whole * (WHOLE // share)
+        for part_ in range(parts):
+            if partly[part_] >= share:
+                found += partly[part_] // share
+        return found
+    found = whole
+    for part_ in range(parts):
+        found += partly[part_] >= share
     return found // max(number, 1)
 
 
 @part
 def fragments(
-    cpu: Number, memory: Number, free: Int64, gpus: Number, model: Number, workload: Int64, fed: Int64, packs: Number
+    cpu: Number,
+    memory: Number,
+    free: Int64,
+    gpus: Number,
+    model: Number,
+    workload: Int64,
+    fed: Int64,
+    packs: Number,
+    partly: Int64,
 ) -> Number:
     """Returns the GPU capacity without a use, times the number of pods of the workload.
 
@@ -43,24 +60,36 @@ def fragments(
     Args:
         workload: [types, (cpu, memory, GPUs, share, models, pods)].
         fed: GPU percent and cpu of the workload's GPU pods, and its pods.
+        partly: [GPUs], scratch.
     """
-    left = 0
+    whole = parts = left = 0
     for gpu in range(gpus):
-        left += free[gpu]
+        if free[gpu] == WHOLE:
+            whole += 1
+            left += WHOLE
+        elif free[gpu] > 0:
+            partly[parts] = free[gpu]
+            parts += 1
+            left += free[gpu]
+    if left == 0:
+        return 0
     total = 0
     for each in range(len(workload)):
         number, share = workload[each, 2], workload[each, 3]
         pods = 0
-        if number > 0 and (workload[each, 4] >> model) & 1:
-            pods = fitting(free, gpus, number, share)
-            pods = min(pods, cpu // workload[each, 0] if workload[each, 0] > 0 else _UNLIMITED)
-            pods = min(pods, memory // workload[each, 1] if workload[each, 1] > 0 else _UNLIMITED)
+        # Divisions are slow: one takes place only where the amount limits.
+        if number > 0 and cpu >= workload[each, 0] and memory >= workload[each, 1] and (workload[each, 4] >> model) & 1:
+            pods = fitting(whole, partly, parts, number, share)
+            if pods * workload[each, 0] > cpu:
+                pods = cpu // workload[each, 0]
+            if pods * workload[each, 1] > memory:
+                pods = memory // workload[each, 1]
         if packs:
             total += workload[each, 5] * (left - pods * number * share)
         elif pods > 0:
-            for gpu in range(gpus):
-                if free[gpu] < share:
-                    total += workload[each, 5] * free[gpu]
+            for part_ in range(parts):
+                if partly[part_] < share:
+                    total += workload[each, 5] * partly[part_]
         else:
             total += workload[each, 5] * left
     if packs:
@@ -70,7 +99,7 @@ def fragments(
 
 @compiled(
     "void(int64[::1], int64[::1], int64[::1], int64[::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[:, ::1],"
-    " int64[::1], boolean)"
+    " int64[::1], int64[:, ::1], boolean)"
 )
 def fragment_scores(
     scores: Int64,
@@ -82,6 +111,7 @@ def fragment_scores(
     request: Int64,
     workload: Int64,
     fed: Int64,
+    before: Int64,
     packs: Number,
 ) -> None:
     """Writes scores: the less a pod adds to the fragments of a node, the higher.
@@ -95,8 +125,10 @@ def fragment_scores(
         free: [nodes, GPUs], percent that is free of each.
         node: [nodes, (GPUs, model)].
         request: cpu, memory, GPUs, share.
+        before: [nodes, (cpu, memory, fragments)]: the fragments of nodes with these free amounts, read and written to;
+            UNKNOWN as cpu: they are computed.
     """  # fmt: skip
-    after = np.zeros(free.shape[1], np.int64)
+    after, partly = np.zeros(free.shape[1], np.int64), np.zeros(free.shape[1], np.int64)
     for place in range(len(rows)):
         row = rows[place]
         gpus, model = node[row, 0], node[row, 1]
@@ -118,6 +150,10 @@ def fragment_scores(
             taken += 1
         if taken < number:
             continue
-        before = fragments(cpu[row], memory[row], free[row], gpus, model, workload, fed, packs)
-        then = fragments(cpu[row] - request[0], memory[row] - request[1], after, gpus, model, workload, fed, packs)
-        scores[place] = max(MIDDLE - (then - before) * STEPS // max(fed[2], 1), UNFIT + 1)
+        if before[row, 0] != cpu[row] or before[row, 1] != memory[row]:
+            before[row, 0], before[row, 1] = cpu[row], memory[row]
+            before[row, 2] = fragments(cpu[row], memory[row], free[row], gpus, model, workload, fed, packs, partly)
+        then = fragments(
+            cpu[row] - request[0], memory[row] - request[1], after, gpus, model, workload, fed, packs, partly
+        )
+        scores[place] = max(MIDDLE - (then - before[row, 2]) * STEPS // max(fed[2], 1), UNFIT + 1)

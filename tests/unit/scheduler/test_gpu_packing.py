@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cli.simulate.policies import PACKING, packing_text
-from services.scheduler.kernels.gpu_fragments import MIDDLE, STEPS, UNFIT, fragment_scores
+from services.scheduler.kernels.gpu_fragments import MIDDLE, STEPS, UNFIT, UNKNOWN, fragment_scores
 from services.scheduler.plugins.gpu_packing.args import BadPackingArgs, read_packing_args
 from services.scheduler.plugins.gpu_packing.plugin import levels_of
 from shared.kube.device import GPU_MODEL
@@ -48,14 +48,14 @@ TYPES = st.tuples(
     st.integers(0, 8),
     st.integers(0, 8),
     st.integers(0, 3),
-    st.sampled_from((25, 50, 100)),
+    st.sampled_from((25, 30, 50, 100)),
     st.just(-1),
     st.integers(1, 9),
 )
 
 
 @given(
-    st.integers(0, 16), st.integers(0, 16), st.lists(st.sampled_from((0, 25, 50, 100)), max_size=4),
+    st.integers(0, 16), st.integers(0, 16), st.lists(st.sampled_from((0, 20, 25, 50, 80, 100)), max_size=4),
     st.lists(TYPES, min_size=1, max_size=4), TYPES, st.booleans(),
 )  # fmt: skip
 @settings(max_examples=examples(200), deadline=None)
@@ -65,23 +65,31 @@ def test_the_kernel_equals_its_scalar_twin(
     table = np.array(workload, np.int64)
     with_gpus = table[table[:, 2] > 0]
     fed = (with_gpus[:, 2:4].prod(axis=1) * with_gpus[:, 5]).sum(), (with_gpus[:, 0] * with_gpus[:, 5]).sum()
-    scores = np.zeros(1, np.int64)
-    fragment_scores(
-        scores, np.zeros(1, np.int64), np.array([cpu]), np.array([memory]), np.array([free + [0] * (4 - len(free))]),
-        np.array([(len(free), 0)]), np.array(pod[:4]), table, np.array((*fed, table[:, 5].sum()), np.int64), packs,
-    )  # fmt: skip
+    scores, known = np.zeros(1, np.int64), np.full((1, 3), UNKNOWN, np.int64)
+    for _ in range(2):  # with fragments that are computed, and that are known
+        fragment_scores(
+            scores, np.zeros(1, np.int64), np.array([cpu]), np.array([memory]), np.array([free + [0] * (4 - len(free))]),
+            np.array([(len(free), 0)]), np.array(pod[:4]), table, np.array((*fed, table[:, 5].sum()), np.int64), known,
+            packs,
+        )  # fmt: skip
+        assert_score(scores[0], cpu, memory, free, workload, pod, packs=packs)
+
+
+def assert_score(
+    score: int, cpu: int, memory: int, free: list[int], workload: list[Type], pod: Type, *, packs: bool
+) -> None:
     number, share = pod[2], pod[3]
     fullest = sorted(
         (place for place, each in enumerate(free) if each >= share), key=lambda place: (free[place], place)
     )
     if cpu < pod[0] or memory < pod[1] or len(fullest) < number:
-        assert scores[0] == UNFIT
+        assert score == UNFIT
         return
     after = [each - share * (place in fullest[:number]) for place, each in enumerate(free)]
     before = fragments(cpu, memory, free, workload, packs=packs)
     then = fragments(cpu - pod[0], memory - pod[1], after, workload, packs=packs)
     pods = sum(each[5] for each in workload)
-    assert scores[0] == max(MIDDLE - (then - before) * STEPS // pods, UNFIT + 1)
+    assert score == max(MIDDLE - (then - before) * STEPS // pods, UNFIT + 1)
 
 
 @pytest.mark.parametrize("policy", PACKING)

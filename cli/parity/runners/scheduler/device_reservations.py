@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from cli.parity.runners.scheduler.device_words import by_minor, free_amounts, plain, status_of
-from services.scheduler.plugins.device_share.admission_to_one_node import DeviceAdmission, DeviceSettings, DevicesInUse
+from services.scheduler.plugins.device_share.admission_to_one_node import DeviceAdmission, DeviceSettings
 from services.scheduler.plugins.device_share.allocation_annotation import allocation_of
-from services.scheduler.plugins.device_share.device_usage import Allocation, DeviceUsage, is_zero
+from services.scheduler.plugins.device_share.device_usage import Allocation, DevicesInUse, DeviceUsage, is_zero
 from services.scheduler.plugins.device_share.devices_in_reservations import (
     HeldDevices,
     MatchedReservations,

@@ -14,12 +14,11 @@ from services.scheduler.plugins.device_share.device_scores import ScoringStrateg
 from services.scheduler.plugins.device_share.device_usage import (
     NOTHING_LIFTED,
     Allocation,
-    DeviceUsage,
+    DevicesInUse,
     DeviceView,
     Lifted,
-    view_of,
 )
-from services.scheduler.plugins.device_share.devices_of_node import Amounts, NodeDevices
+from services.scheduler.plugins.device_share.devices_of_node import Amounts
 from services.scheduler.plugins.device_share.pod_device_requests import DeviceRequests
 from services.scheduler.plugins.helper.rejections import Rejection
 
@@ -40,13 +39,6 @@ class DeviceSettings(NamedTuple):
     unshared: frozenset[tuple[str, str]]
     aligns: bool
     templated: frozenset[str]
-
-
-class DevicesInUse(NamedTuple):
-    """The devices of a node with their use."""
-
-    devices: NodeDevices
-    usage: DeviceUsage
 
 
 def matched_templates(
@@ -142,4 +134,4 @@ class DeviceAdmission:
 
     def view(self, numas: frozenset[int] | None = None, lifted: Lifted = NOTHING_LIFTED) -> DeviceView:
         """The devices that the pod may get."""
-        return view_of(self.node.devices, self.node.usage, self.requests, numas, lifted)
+        return self.node.view(self.requests, numas, lifted)

@@ -218,10 +218,11 @@ def _one_by_one(
 def _ordered(view: DeviceView, choice: Choice, type_: str, each: Amounts, switches: Sequence[str]) -> list[int]:
     """The devices in the order of preference: those of a Reservation, then one below each preferred switch in turn."""
     total, free, strategy = view.total.get(type_, {}), view.free.get(type_, {}), choice.strategy
-    scores = {
-        minor: 0 if strategy is None else device_score(strategy, each, total[minor], free[minor]) for minor in total
-    }
-    best = sorted(total, key=lambda minor: (-scores[minor], minor))
+    if strategy is None:
+        scores, best = dict.fromkeys(total, 0), list(total)  # in the order of minors
+    else:
+        scores = {minor: device_score(strategy, each, total[minor], free[minor]) for minor in total}
+        best = sorted(total, key=lambda minor: (-scores[minor], minor))
     if preferred := choice.preferred.get(type_):
         return [minor for minor in best if minor in preferred] + [minor for minor in best if minor not in preferred]
     if not switches:

@@ -130,25 +130,59 @@ class Lifted(NamedTuple):
 NOTHING_LIFTED = Lifted()
 
 
-def view_of(
-    devices: NodeDevices,
-    usage: DeviceUsage,
-    requests: DeviceRequests,
-    numas: frozenset[int] | None = None,
-    lifted: Lifted = NOTHING_LIFTED,
-) -> DeviceView:
-    """Returns the devices that a pod may get.
+class TypeView(NamedTuple):
+    """The devices of one type that a pod may get; the fields as in `DeviceView`. Without any, `total` is empty."""
 
-    Args:
-        numas: the NUMA nodes that it is bound to; None for all.
-    """
-    total: dict[str, ByMinor] = {}
-    free: dict[str, ByMinor] = {}
-    used: dict[str, ByMinor] = {}
-    in_use: dict[str, frozenset[int]] = {}
-    for type_ in requests.of_type:
-        offered = devices.of_type.get(type_, {})
-        whole = _free(offered, usage.used.get(type_, {}), lifted.freed.get(type_, {}))
+    total: ByMinor
+    free: ByMinor
+    used: ByMinor
+    in_use: frozenset[int]
+
+
+class DevicesInUse:
+    """The devices of a node with their use. What pods without particular wishes may get is computed once a type."""
+
+    __slots__ = ("_plain", "devices", "usage")
+
+    def __init__(self, devices: NodeDevices, usage: DeviceUsage) -> None:
+        self.devices = devices
+        self.usage = usage
+        self._plain: dict[str, TypeView] = {}
+
+    def view(
+        self, requests: DeviceRequests, numas: frozenset[int] | None = None, lifted: Lifted = NOTHING_LIFTED
+    ) -> DeviceView:
+        """Returns the devices that a pod may get.
+
+        Args:
+            numas: the NUMA nodes that it is bound to; None for all.
+        """
+        views = {
+            type_: self._of_type(type_, requests.wish(type_).selector, numas, lifted) for type_ in requests.of_type
+        }
+        offered = {type_: view for type_, view in views.items() if view.total}
+        return DeviceView(
+            self.devices,
+            {type_: view.total for type_, view in offered.items()},
+            {type_: view.free for type_, view in offered.items()},
+            {type_: view.used for type_, view in offered.items()},
+            {type_: view.in_use for type_, view in views.items()},
+            self.usage.functions,
+        )
+
+    def _of_type(self, type_: str, selector: Selector | None, numas: frozenset[int] | None, lifted: Lifted) -> TypeView:
+        if selector is not None or numas is not None or lifted is not NOTHING_LIFTED:
+            return self._computed(type_, selector, numas, lifted)
+        view = self._plain.get(type_)
+        if view is None:
+            view = self._plain[type_] = self._computed(type_, None, None, NOTHING_LIFTED)
+        return view
+
+    def _computed(
+        self, type_: str, selector: Selector | None, numas: frozenset[int] | None, lifted: Lifted
+    ) -> TypeView:
+        offered = self.devices.of_type.get(type_, {})
+        whole = _free(offered, self.usage.used.get(type_, {}), lifted.freed.get(type_, {}))
         required = lifted.required.get(type_)
         left = whole if required is None else _within(whole, required)
         taken = {
@@ -156,10 +190,9 @@ def view_of(
             minor: {} if (free_ := left.get(minor, whole[minor])) is device.total else less(device.total, free_)
             for minor, device in offered.items()
         }
-        in_use[type_] = frozenset(minor for minor, amounts in taken.items() if not is_zero(amounts))
+        in_use = frozenset(minor for minor, amounts in taken.items() if not is_zero(amounts))
         if all(map(is_zero, left.values())):
-            continue
-        selector: Selector | None = requests.wish(type_).selector
+            return TypeView({}, {}, {}, in_use)
         minors = [
             minor
             for minor, device in offered.items()
@@ -167,14 +200,12 @@ def view_of(
             and (numas is None or (device.numa is not None and (device.numa < 0 or device.numa in numas)))
             and (selector is None or selects(selector, dict(device.labels)))
         ]
-        if not minors:
-            continue
-        total[type_] = {minor: offered[minor].total for minor in minors}
-        used[type_] = {minor: taken[minor] for minor in minors}
-        free[type_] = {
-            minor: left[minor] if required is None else less(offered[minor].total, taken[minor]) for minor in minors
-        }
-    return DeviceView(devices, total, free, used, in_use, usage.functions)
+        return TypeView(
+            {minor: offered[minor].total for minor in minors},
+            {minor: left[minor] if required is None else less(offered[minor].total, taken[minor]) for minor in minors},
+            {minor: taken[minor] for minor in minors},
+            in_use,
+        )
 
 
 def _free(offered: Mapping[int, OfferedDevice], used: ByMinor, freed: ByMinor) -> dict[int, Amounts]:

@@ -22,6 +22,7 @@ from services.scheduler.plugins.device_share.device_usage import Allocation, Dev
 from services.scheduler.plugins.device_share.node_cache import CachedDevices, DeviceCache, Templates
 from services.scheduler.plugins.device_share.pod_device_requests import RequestedDevices
 from services.scheduler.plugins.device_share.requests_cached_by_class import RequestsByClass
+from services.scheduler.plugins.device_share.results_by_state import ResultsByState
 from services.scheduler.plugins.helper.allocations_of_cycle import AllocationsOfCycle
 from services.scheduler.plugins.helper.rejections import CycleRejections, Rejection
 from services.scheduler.state.pod_equivalence_class import PodClass
@@ -78,7 +79,11 @@ class DeviceState(PluginCycleState):
         templates = self._templates(requested)
         if templates is not None and not templates:
             return np.full(count, self._rejections.id_of(_NO_TEMPLATE), np.int64)
-        return self._by_state(requested, rows, count, self._result_of)
+        results = self._cache.results.of(requested, templates)
+        codes = self._by_state(requested, rows, count, results.filters, results.code_of)
+        ids = np.array([0, *map(self._rejections.id_of, results.rejections)], np.int64)
+        found: Int64 = ids[codes]
+        return found
 
     def filter_at(self, pod_class: PodClass, row: int) -> int:
         """The filter result of one node."""
@@ -97,7 +102,8 @@ class DeviceState(PluginCycleState):
         requested = self._requests.of(pod_class)
         if requested is None or isinstance(requested, Rejection) or self._is_predicted:
             return None
-        return self._by_state(requested, rows, len(self._known[rows]), _score_of)
+        scores = self._cache.results.of(requested, self._templates(requested)).scores
+        return self._by_state(requested, rows, len(self._known[rows]), scores, _score_of)
 
     def score_at(self, pod_class: PodClass, row: int) -> int:
         """The score of one node."""
@@ -111,21 +117,30 @@ class DeviceState(PluginCycleState):
         return 0 if rejection is None else self._rejections.id_of(rejection)
 
     def _by_state(
-        self, requested: RequestedDevices, rows: Rows, count: int, of_state: Callable[[DeviceAdmission], int]
+        self,
+        requested: RequestedDevices,
+        rows: Rows,
+        count: int,
+        known: ResultsByState,
+        of_state: Callable[[DeviceAdmission], int],
     ) -> Int64:
-        """[rows]: `of_state` for each state that one of the nodes is in; 0 for nodes without a Device."""
+        """[rows]: `of_state` for the state that each of the nodes is in; 0 for nodes without a Device.
+
+        Args:
+            known: those of states that were computed before.
+        """
         places = np.flatnonzero(self._known[rows])
         found = np.zeros(count, np.int64)
         if not len(places):
             return found
         which = places + (rows.start or 0) if isinstance(rows, slice) else np.asarray(rows)[places]
-        numbers = self._numbers_in(which)
-        _, first, state_of = np.unique(numbers, return_index=True, return_inverse=True)
         settings, templates = self._settings, self._templates(requested)
-        admissions = (
-            self._allocations.state(row).admission(requested, settings, templates) for row in which[first].tolist()
-        )
-        found[places] = np.array([of_state(admission) for admission in admissions], np.int64)[state_of]
+
+        def of_place(place: int) -> int:
+            state = self._allocations.state(int(which[place]))
+            return of_state(state.admission(requested, settings, templates))
+
+        found[places] = known.of(self._numbers_in(which), of_place)
         return found
 
     def _numbers_in(self, rows: Int64) -> Int64:

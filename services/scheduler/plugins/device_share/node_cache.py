@@ -14,13 +14,13 @@ from services.scheduler.kernels.array_types_and_row_selection import Bools
 from services.scheduler.plugins.device_share.admission_to_one_node import (
     DeviceAdmission,
     DeviceSettings,
-    DevicesInUse,
 )
 from services.scheduler.plugins.device_share.allocation_annotation import allocation_of
-from services.scheduler.plugins.device_share.device_usage import Allocation, DeviceUsage
+from services.scheduler.plugins.device_share.device_usage import Allocation, DevicesInUse, DeviceUsage
 from services.scheduler.plugins.device_share.devices_of_node import NO_DEVICES, NodeDevices
 from services.scheduler.plugins.device_share.node_debug_view import node_view
 from services.scheduler.plugins.device_share.pod_device_requests import RequestedDevices, device_resources
+from services.scheduler.plugins.device_share.results_by_state import ResultsByClass
 from services.scheduler.plugins.helper.equivalent_states import EquivalentStates
 from services.scheduler.plugins.helper.node_state_cache import NodeStateCache, longer
 from services.scheduler.plugins.helper.nodes_with_objects import NodesWithObjects
@@ -71,11 +71,13 @@ class DeviceCache(NodeStateCache[Allocation, Allocation, CachedDevices]):
 
     Attributes:
         known: bool[rows]: the node has a Device, so that devices are allocated there.
+        results: of classes, by the numbers of states.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.known: Bools = np.zeros(0, np.bool_)
+        self.results = ResultsByClass()
         self._nodes: NodesWithObjects[Device] = NodesWithObjects()
         self._devices: dict[int, NodeDevices] = {}
         self._equivalent: EquivalentStates[CachedDevices] = EquivalentStates(MAX_UNUSED, MAX_TRANSITIONS)

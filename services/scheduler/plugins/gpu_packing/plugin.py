@@ -31,7 +31,7 @@ from services.scheduler.framework.plugin_base import Plugin
 from services.scheduler.framework.plugin_cycle_state import PluginCycleState
 from services.scheduler.framework.plugin_spec import PluginSpec
 from services.scheduler.kernels.array_types_and_row_selection import Int64, Rows
-from services.scheduler.kernels.gpu_fragments import MIDDLE, STEPS, UNFIT, fragment_scores
+from services.scheduler.kernels.gpu_fragments import MIDDLE, STEPS, UNFIT, UNKNOWN, fragment_scores
 from services.scheduler.plugins.device_share.allocation_annotation import allocation_of
 from services.scheduler.plugins.gpu_packing import FRAGMENTATION_SPEC, PACKING_SPEC
 from services.scheduler.plugins.gpu_packing.args import (
@@ -161,6 +161,7 @@ class _FragmentsState(PluginCycleState):
             ),
             np.int64,
         )
+        self._before = np.full((snapshot.size, 3), UNKNOWN, np.int64)
         self._packs = packs
 
     def score(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
@@ -176,8 +177,9 @@ class _FragmentsState(PluginCycleState):
             for column in (snapshot.column("cpu"), snapshot.column("memory"))
         )
         fragment_scores(
-            scores, which, cpu, memory, self._free, self._node, request, self._workload, self._fed, self._packs
-        )
+            scores, which, cpu, memory, self._free, self._node, request, self._workload, self._fed, self._before,
+            self._packs,
+        )  # fmt: skip
         return scores if self._packs else self._by_level_and_place(scores, which)
 
     def _by_level_and_place(self, scores: Int64, rows: Int64) -> Int64:
@@ -189,12 +191,16 @@ class _FragmentsState(PluginCycleState):
 
     def assume(self, pod: PodRecord, pod_class: PodClass, row: int, annotations: Mapping[str, str]) -> None:  # noqa: ARG002
         """Takes the GPUs of the pod."""
-        self._cache.move(self._free, row, allocation_of(annotations), -1)
+        self._move(row, annotations, -1)
 
     def undo_assume(self, pod: PodRecord, pod_class: PodClass, row: int, annotations: Mapping[str, str]) -> None:  # noqa: ARG002
         """Gives the GPUs of the last pod back."""
-        self._cache.move(self._free, row, allocation_of(annotations), +1)
+        self._move(row, annotations, +1)
 
     def release(self, assignment: Assignment, row: int, sign: int) -> None:
         """Gives the GPUs of a running pod back, or takes them again."""
-        self._cache.move(self._free, row, allocation_of(assignment.allocation), -sign)
+        self._move(row, assignment.allocation, -sign)
+
+    def _move(self, row: int, annotations: Mapping[str, str] | None, sign: int) -> None:
+        self._cache.move(self._free, row, allocation_of(annotations), sign)
+        self._before[row] = UNKNOWN
