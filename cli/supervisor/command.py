@@ -140,8 +140,11 @@ async def _up(specs: list[Spec], folder: Path, log_level: str) -> None:
                     view.update()
                     await supervisor.changed(timeout_s=1)
                     refuse_wrong_cluster(supervisor.units.values())
+                    failed = set(servers.failing)
                     for name in await servers.mend():
                         view.note(f"{name} ended and was started again; its log is in {folder / name}")
+                    for name in servers.failing.keys() - failed:
+                        view.note(_not_started(name, servers.failing[name].why))
                 stopping = asyncio.create_task(supervisor.stop())
                 hurry = asyncio.create_task(interrupts.second.wait())
                 while not stopping.done():
@@ -165,6 +168,10 @@ def refuse_wrong_cluster(units: Iterable[Unit]) -> None:
         name, _, text = unit.why.partition(": ")
         if name in (WrongCluster.__name__, ClusterTaken.__name__):
             raise KoordError(text)
+
+
+def _not_started(name: str, why: str) -> str:
+    return f"{name} ended and does not start; it is tried again until it does. `koord doctor` names a full disk. {why}"
 
 
 def _command_hint(endpoints: Endpoints) -> str:

@@ -2,16 +2,19 @@
 
 import asyncio
 import os
+import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import msgspec
 
+from cli.processes.child_process import ProgramFailed
 from cli.processes.log_rotation import rotate
 from cli.service_list import SERVICES, contexts, metrics_shards
 from cli.supervisor.endpoints import Endpoints
+from cli.supervisor.restart_backoff import next_delay
 from cli.supervisor.system_folder import wal_on_another_disk
 from shared.errors import KoordError
 
@@ -24,6 +27,19 @@ CREDENTIALS = "KOORD_CREDENTIALS"
 """The folder of `koord credentials init`, for servers that are not our own."""
 
 
+class Failing(NamedTuple):
+    """A server that does not start.
+
+    Attributes:
+        why: with the end of its log.
+        delay_s: between the last try and the next one, which is at `next_at` of the monotonic clock.
+    """
+
+    why: str
+    delay_s: float
+    next_at: float
+
+
 class Servers:
     """Starts what the environment (KOORD_POSTGRES, KOORD_NATS, KOORD_MQTT) does not name, below `directory`, and
     migrates the database.
@@ -32,6 +48,7 @@ class Servers:
 
     Attributes:
         own: name -> the servers that were started here.
+        failing: name -> why a server that ended does not start again.
     """
 
     def __init__(self, directory: Path, *, nodes: Sequence[str] = (), alone: bool = False) -> None:
@@ -44,6 +61,7 @@ class Servers:
         self.directory = directory
         self.endpoints = Endpoints("", "")
         self.own: dict[str, EmbeddedNats | EmbeddedPostgres] = {}
+        self.failing: dict[str, Failing] = {}
         self._nodes = nodes
         self._environment = {} if alone else dict(os.environ)
         self._nats: EmbeddedNats | None = None
@@ -64,24 +82,34 @@ class Servers:
         return found
 
     async def mend(self) -> list[str]:
-        """Starts those of our own that have ended again, on their ports and with their data; their names.
+        """Starts those of our own that have ended again, on their ports and with their data; returns their names.
 
-        A login that was added meanwhile (`koord credentials node`) is let in, and a log that has grown large is
-        rotated.
-
-        Raises:
-            ProgramFailed: one does not start.
+        One that does not start, as Postgres on a full disk, is tried again at growing intervals, and is in `failing`
+        until it does. A login that was added meanwhile (`koord credentials node`) is let in, and a log that has grown
+        large is rotated.
         """
         ended = [name for name, server in self.own.items() if not server.running]
         if self._access and self._access.changed():
             self._write()
             if self._nats and "nats" not in ended:
                 self._nats.reload()
-        for name, server in self.own.items():
+        for server in self.own.values():
             await asyncio.to_thread(rotate, server.log)
-            if name in ended:
-                await server.start()
-        return ended
+        return [name for name in ended if await self._start_again(name)]
+
+    async def _start_again(self, name: str) -> bool:
+        """Starts a server that has ended, unless it was tried just now; returns whether it runs."""
+        before, now = self.failing.get(name), time.monotonic()
+        if before is not None and now < before.next_at:
+            return False
+        try:
+            await self.own[name].start()
+        except ProgramFailed as error:
+            delay_s = next_delay(before.delay_s if before is not None else 0.0, 0.0)
+            self.failing[name] = Failing(str(error), delay_s, time.monotonic() + delay_s)
+            return False
+        self.failing.pop(name, None)
+        return True
 
     async def create_database(self, name: str) -> Endpoints:
         """One more database on a Postgres of our own, migrated; where it is."""
