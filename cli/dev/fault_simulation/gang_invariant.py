@@ -9,12 +9,12 @@ from cli.dev.fault_simulation.cluster_objects import NAMESPACE
 from cli.dev.fault_simulation.memory_api import ApiServer, Body
 from cli.dev.fault_simulation.memory_log import Row
 from shared.domain.gang import POD_GROUP_LABEL
-from shared.events.cluster import BindFailed, BindRejected, ObjectDeleted, PodDeleted, PodObserved
+from shared.events.cluster import BindFailed, BindRejected, ObjectDeleted, ObjectObserved, PodDeleted, PodObserved
 from shared.events.scheduling import CycleDecided, PodPlaced
 from shared.kube import resource_names
 
-_PLACED, _DELETED, _CYCLE, _OBSERVED, _GONE = (
-    kind.type_name() for kind in (PodPlaced, PodDeleted, CycleDecided, PodObserved, ObjectDeleted)
+_PLACED, _DELETED, _CYCLE, _OBSERVED, _OBJECT, _GONE = (
+    kind.type_name() for kind in (PodPlaced, PodDeleted, CycleDecided, PodObserved, ObjectObserved, ObjectDeleted)
 )
 _REFUSED = frozenset(kind.type_name() for kind in (BindRejected, BindFailed))
 
@@ -33,7 +33,8 @@ class GangInvariant:
     placed one by one then. Before that, a cycle places so many members that with those that are placed, and of which it
     has not read that they are refused or gone, there are as many as the minimum; also of a NonStrict gang, of which
     members hold nodes until then. When its PodGroup is deleted a gang begins anew, until a bound member is observed
-    again: one that is deleted while the gateway sees nothing does not count.
+    again: one that is deleted while the gateway sees nothing does not count. It also begins anew once the log has
+    neither a PodGroup nor a member of it.
     """
 
     def __init__(self, api: ApiServer, report: Callable[[str], None]) -> None:
@@ -41,6 +42,8 @@ class GangInvariant:
         self._report = report
         self._gangs: dict[str, str] = {}  # uid of a member -> its PodGroup
         self._satisfied: dict[str, None] = {}
+        self._members: dict[str, dict[str, None]] = {}  # gang -> uids of its members, by the log
+        self._pod_groups: dict[str, None] = {}  # gangs with a PodGroup, by the log
         self._placed: dict[str, str] = {}  # uid of a member -> cause of its newest placement
         self._refused: dict[str, int] = {}  # cause of a placement -> `cluster` seq of its refusal
         self._gone: dict[str, int] = {}  # uid -> `cluster` seq of its deletion
@@ -80,16 +83,33 @@ class GangInvariant:
             if row.type in _REFUSED and row.cause is not None:
                 self._refused[row.cause] = row.seq
             elif row.type == _DELETED:
-                self._gone[msgspec.json.decode(row.data, type=_Fields).pod_uid] = row.seq
-            elif row.type == _GONE:
+                self._note_end(msgspec.json.decode(row.data, type=_Fields).pod_uid, row.seq)
+            elif row.type in (_OBJECT, _GONE):
                 fields = msgspec.json.decode(row.data, type=_Fields)
                 if fields.resource == resource_names.POD_GROUPS:
-                    self._satisfied.pop(fields.name, None)
-                    self._began_anew[fields.name] = row.seq
-            elif row.type == _OBSERVED and b'"nodeName"' in row.data:
-                gang = self._gangs.get(msgspec.json.decode(row.data, type=_Fields).pod_uid)
-                if gang is not None:
-                    self._satisfied[gang] = None
+                    self._note_pod_group(fields.name, row)
+            elif row.type == _OBSERVED:
+                uid = msgspec.json.decode(row.data, type=_Fields).pod_uid
+                if (gang := self._gangs.get(uid)) is not None:
+                    self._members.setdefault(gang, {})[uid] = None
+                    if b'"nodeName"' in row.data:
+                        self._satisfied[gang] = None
+
+    def _note_end(self, uid: str, seq: int) -> None:
+        self._gone[uid] = seq
+        gang = self._gangs.get(uid, "")
+        members = self._members.get(gang, {})
+        members.pop(uid, None)
+        if not members and gang not in self._pod_groups:
+            self._satisfied.pop(gang, None)
+
+    def _note_pod_group(self, gang: str, row: Row) -> None:
+        if row.type == _OBJECT:
+            self._pod_groups[gang] = None
+            return
+        self._pod_groups.pop(gang, None)
+        self._satisfied.pop(gang, None)
+        self._began_anew[gang] = row.seq
 
     def _check(self, gang: str, cause: str) -> None:
         pod_group = self._api.objects[resource_names.POD_GROUPS].get(gang)

@@ -71,6 +71,8 @@ class Invariants:
     Attributes:
         one_shots: cause -> uid, of intents with a one-shot effect.
         outcomes: cause -> the type of its outcome.
+        repeated: causes of evictions that their context has requested again: retention carries the newest of a pod
+            forward.
         gateway_stops: when a gateway was stopped, and for how long; seconds.
         held: the capacity that Reservations and members of NonStrict gangs hold.
         late_events: context -> number of the events that were decided in the last seconds before the end.
@@ -79,6 +81,7 @@ class Invariants:
     def __init__(self, api: ApiServer, report: Callable[[str], None], oldest_effect_s: float, budgets: Limits) -> None:
         self.one_shots: dict[str, str] = {}
         self.outcomes: dict[str, str] = {}
+        self.repeated: dict[str, None] = {}
         self.gateway_stops: list[tuple[float, float]] = []
         self.late_events: Counter[str] = Counter()
         self.held = HeldCapacity(api, self.live_pods, self._check_node)
@@ -93,6 +96,7 @@ class Invariants:
         self._cpus: dict[str, list[int]] = {}  # uid -> the CPUs that its binding gave it
         self._shares: dict[str, dict[int, int]] = {}  # uid -> GPU -> percent of it that its binding gave
         self._evictions: dict[str, None] = {}  # uids whose eviction a log requests
+        self._newest_requests: dict[tuple[str, str], str] = {}  # context and uid -> cause of its newest eviction
         self._budgets = budgets
         self._evicted: Counter[str] = Counter()  # node, or `cluster` -> pods evicted since the newest release
 
@@ -111,6 +115,9 @@ class Invariants:
             elif row.type == _EVICTION:
                 uid = msgspec.json.decode(row.data, type=_Named).pod_uid
                 self.one_shots[cause] = uid
+                if (earlier := self._newest_requests.get((context, uid))) is not None:
+                    self.repeated[earlier] = None
+                self._newest_requests[context, uid] = cause
                 if context in EVICTING:
                     self._evictions[uid] = None
                     self._decided_s[uid] = _recorded_s(row)
