@@ -41,9 +41,26 @@ class Filters(NamedTuple):
     key: str | None
     since: datetime | None
     until: datetime | None
+    namespace: str | None = None
 
 
-@click.group(cls=Group, invoke_without_command=True)
+class _Events(Group):
+    """`koord events`: an object is selected by an option."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Finds the sub-command.
+
+        Raises:
+            UsageError: there is none of this name; it may be that of an object.
+        """
+        if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            ctx.fail(f"`koord events` has no command {args[0]!r}; for the events about an object: --key {args[0]}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Events, invoke_without_command=True)
 @click.option(
     "--log",
     "context",
@@ -60,10 +77,10 @@ class Filters(NamedTuple):
 @click.option(
     "--key", help="Only events about this object: NAMESPACE/NAME, or a NAME.", shell_complete=name_completion.keys
 )
+@click.option("-n", "--namespace", help="Only events about objects of this namespace.")
 @click.option("--since", type=Instant(), help="Only events from this instant on: 10m (ago), or RFC 3339.")
 @click.option("--until", type=Instant(), help="Only events up to this instant: 10m (ago), or RFC 3339.")
 @click.option(
-    "-n",
     "--last",
     type=click.IntRange(min=0),
     help="Only the newest so many; 0 is all.  [default: 50, all with --since]",
@@ -78,6 +95,7 @@ def events(
     context: str | None,
     kind: str | None,
     key: str | None,
+    namespace: str | None,
     since: datetime | None,
     until: datetime | None,
     last: int | None,
@@ -97,7 +115,7 @@ def events(
     if since and until and since > until:
         raise click.UsageError(f"--since {instant(since)} is later than --until {instant(until)}")
     newest = (0 if since else 50) if last is None else last
-    filters = Filters(context, kind, key, since, until)
+    filters = Filters(context, kind, full_name(key, namespace) if key and namespace else key, since, until, namespace)
     with log_of(folder) as postgres:
         asyncio.run(_events(postgres, filters, newest, output, follow=follow))
 
@@ -170,6 +188,7 @@ def _rows(log: LogReader, filters: Filters, context: str, after: int, upto: int,
         context=context,
         kind=filters.kind,
         key=filters.key,
+        namespace=filters.namespace,
         since=filters.since,
         until=filters.until,
         after=after,

@@ -11,7 +11,7 @@ import click
 
 from cli.supervisor.log_access import log_of
 from cli.terminal.kind_names import without_kind
-from cli.terminal.object_name import DEFAULT_NAMESPACE
+from cli.terminal.object_name import DEFAULT_NAMESPACE, unused_namespace
 from cli.terminal.options import folder_option, outputs
 from cli.terminal.output import Format, show, show_table
 from shared.errors import KoordError
@@ -105,7 +105,11 @@ def get_command(kind: Kind, summary: str) -> click.Command:
 
     adds: list[Callable[[Any], Any]] = [
         click.argument("name", required=False, shell_complete=kind.complete),
-        *(_namespaces() if kind.is_namespaced else (_everywhere("All of them: the kind is not listed by namespace."),)),
+        *(
+            _namespaces()
+            if kind.is_namespaced
+            else (_everywhere("All of them: the kind is not listed by namespace."), unused_namespace)
+        ),
         *kind.options,
         *([click.option("--watch", is_flag=True, help="Show it again every two seconds.")] if kind.watch else ()),
         outputs("table", "wide", "name", "json", "yaml"),

@@ -20,6 +20,11 @@ _OF_PODS = ("eviction", "slowdown")
 """Kinds whose objects have the names of pods."""
 
 
+def kind_of(context: click.Context) -> str:
+    """Returns the kind of a command, in the singular; empty where it has none."""
+    return _KINDS.get(context.info_name or "", "")
+
+
 def without_kind(name: str, namespace: str | None = None) -> str:
     """Returns the name that follows `KIND/`, where that is the kind of the current command; other names as they are.
 
@@ -30,7 +35,7 @@ def without_kind(name: str, namespace: str | None = None) -> str:
         UsageError: the name has another kind.
     """
     context = click.get_current_context()
-    kind = _KINDS.get(context.info_name or "", "")
+    kind = kind_of(context)
     word, slash, rest = name.partition("/")
     if not kind or not slash or word == namespace or word not in _KINDS:
         return name
@@ -39,7 +44,7 @@ def without_kind(name: str, namespace: str | None = None) -> str:
     if kind == "reservation" and _KINDS[word] == "pod" and "/" in rest:
         return f"pod/{rest}"  # a pod in operating mode acts as a Reservation
     takes = "the name of a pod" if kind in _OF_PODS else f"a {kind}"
-    is_namespaced = any(each.name == "namespace" for each in context.command.params)
+    is_namespaced = any(each.name == "namespace" and each.expose_value for each in context.command.params)
     hint = (
         f"; a {'pod' if kind in _OF_PODS else kind} in the namespace {word}: {rest} -n {word}" if is_namespaced else ""
     )

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from cli.terminal import name_completion
-from cli.terminal.kind_names import without_kind
+from cli.terminal.kind_names import kind_of, without_kind
 
 DEFAULT_NAMESPACE = "default"
 
@@ -26,10 +26,31 @@ def namespaced_name(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def cluster_name(complete: Callable[..., Any] | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Returns what adds the NAME of an object without a namespace; `KIND/NAME` is accepted too."""
-    return click.argument(
-        "name", metavar="NAME", shell_complete=complete, callback=lambda _context, _parameter, name: without_kind(name)
-    )
+    """Returns what adds the NAME of an object without a namespace; `KIND/NAME` and a `-n` are accepted too."""
+    argument = click.argument("name", metavar="NAME", shell_complete=complete, callback=_cluster_name)
+    return lambda command: argument(unused_namespace(command))
+
+
+def _cluster_name(context: click.Context, _parameter: click.Parameter, name: str) -> str:
+    """Returns the name alone; that of a quota may have the namespace of its object before it."""
+    namespace, slash, short = (name := without_kind(name)).partition("/")
+    if slash and kind_of(context) == "quota":
+        _note_unused_namespace(context, _parameter, namespace)
+        return short
+    return name
+
+
+def unused_namespace(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds a `-n` that is not passed on, as kubectl has it for kinds without a namespace; a note says so."""
+    option = click.option("-n", "--namespace", hidden=True, expose_value=False, callback=_note_unused_namespace)
+    return option(command)
+
+
+def _note_unused_namespace(context: click.Context, _parameter: click.Parameter, namespace: str | None) -> None:
+    if namespace is not None:
+        kind = kind_of(context)
+        why = "quota names count in all namespaces" if kind == "quota" else f"a {kind} has no namespace"
+        click.echo(f"koord: {why}; {namespace!r} has no effect", err=True)
 
 
 def full_name(name: str, namespace: str | None) -> str:

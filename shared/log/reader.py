@@ -323,6 +323,7 @@ class LogReader:
         context: str | None = None,
         kind: str | None = None,
         key: str | None = None,
+        namespace: str | None = None,
         correlation: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
@@ -334,6 +335,7 @@ class LogReader:
 
         Args:
             kind: the end of a type name, such as `PodPlaced` or `PodPlaced.v1`.
+            namespace: only events whose key is `namespace/name` of this namespace.
             newest: only the newest so many, in the same order.
         """
         names = [context] if context else await self.contexts()
@@ -341,6 +343,8 @@ class LogReader:
             query = _Rows(name)
             if key is not None:
                 query.where("key = {}", key)
+            if namespace is not None:
+                query.where("starts_with(key, {})", f"{namespace}/")
             if correlation is not None:
                 query.where("correlation = {}", correlation)
             begin = after

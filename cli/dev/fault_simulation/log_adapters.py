@@ -184,6 +184,7 @@ class MemoryReader(LogReader):
         context: str | None = None,
         kind: str | None = None,
         key: str | None = None,
+        namespace: str | None = None,
         correlation: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
@@ -194,6 +195,7 @@ class MemoryReader(LogReader):
         """Yields rows of one context; by key where one is given."""
         assert context is not None, "no service reads all contexts"
         assert kind is None, "no service reads rows by type"
+        assert namespace is None, "no service reads rows by namespace"
         assert correlation is None, "no service reads rows by correlation"
         assert (since, until) == (None, None), "no service reads rows by time"
         assert newest is None, "no service reads the newest rows"

@@ -18,7 +18,7 @@ from cli.commands.events import show_piece
 from cli.main import koord
 from shared.events import Cause, Draft
 from shared.events.cluster import BindRejected
-from shared.events.scheduling import Candidate, ClassEvaluated, CycleDecided, PodOutcome
+from shared.events.scheduling import Candidate, ClassEvaluated, CycleDecided, PodOutcome, PodPlaced
 from shared.log.database import Database
 from shared.log.service_store import ServiceStore
 from tests.integration.cli.recorded_log import NOW_NS, Log, append, placed, run
@@ -53,8 +53,26 @@ async def test_events_are_one_json_object_a_line_for_programs(log: Log) -> None:
 
 
 async def test_only_the_newest_events_of_all_contexts_together(log: Log) -> None:
-    result = await run(log, "events", "-n", "1", "-o", "yaml")
+    result = await run(log, "events", "--last", "1", "-o", "yaml")
     assert [document["key"] for document in yaml.safe_load_all(result.stdout)] == ["default/web-2"]
+
+
+async def test_events_of_a_namespace(log: Log, database: str) -> None:
+    other = PodPlaced(pod_uid="uid", pod="shop/web-1", node="n1", cycle=2, request={"cpu": 500})
+    await append(database, "scheduling", [Draft(other)])
+    shown = (await run(log, "events", "-n", "shop", "-o", "json")).stdout.splitlines()
+    assert [json.loads(line)["key"] for line in shown] == ["shop/web-1"]
+    assert (await run(log, "events", "-n", "shop", "--key", "web-1", "-o", "json")).stdout.splitlines() == shown
+    assert (await run(log, "events", "-n", "sho", "-o", "json")).stdout == ""
+    refused = await run(log, "events", "-n", "shop", "--key", "default/web-1")
+    assert refused.exit_code == 2
+    assert "default/web-1 is in namespace default, and -n is shop" in refused.stderr
+
+
+async def test_the_name_of_an_object_as_an_argument_names_the_option(log: Log) -> None:
+    refused = await run(log, "events", "default/web-1")
+    assert refused.exit_code == 2
+    assert "for the events about an object: --key default/web-1" in refused.stderr
 
 
 async def test_since_takes_an_age_or_an_instant_and_rejects_anything_else(log: Log) -> None:
@@ -71,7 +89,7 @@ async def test_until_takes_what_the_table_prints_with_its_zone_or_another(log: L
     in_india = datetime.fromisoformat(last_at).astimezone(timezone(timedelta(hours=5, minutes=30)))
     assert rows[-1][1] == "cluster/2"
     for until in (last_at, in_india.isoformat()):
-        shown = (await run(log, "events", "--until", until, "-n", "0")).stdout.splitlines()[1:]
+        shown = (await run(log, "events", "--until", until, "--last", "0")).stdout.splitlines()[1:]
         assert [line.split()[1] for line in shown] == [row[1] for row in rows]
     # The observation of the refusal is a millisecond after everything else.
     before = (datetime.fromisoformat(last_at) - timedelta(milliseconds=1)).isoformat()
@@ -222,7 +240,7 @@ async def test_a_long_log_comes_in_the_order_of_its_appends_and_as_one_table(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cli.commands.events.TABLE_ROWS", 2)
-    lines = (await run(log, "events", "-n", "0")).stdout.splitlines()
+    lines = (await run(log, "events", "--last", "0")).stdout.splitlines()
     events = [line.split()[1] for line in lines]
     assert events == ["EVENT", "scheduling/1", "scheduling/2", "scheduling/3", "cluster/1", "cluster/2"]
 

@@ -16,7 +16,7 @@ def verb() -> click.Group:
     group = click.Group("why")
     for kind in ("pod", "eviction"):
         group.add_command(click.command(kind)(namespaced_name(lambda **options: click.echo(options["name"]))))
-    for kind in ("node", "reservation"):
+    for kind in ("node", "quota", "reservation"):
         group.add_command(click.command(kind)(cluster_name()(lambda **options: click.echo(options["name"]))))
     return group
 
@@ -38,6 +38,10 @@ def run(verb: click.Group, words: str) -> Any:
         ("eviction eviction/web", "default/web"),
         ("node node/n1", "n1"),
         ("node n1", "n1"),
+        ("node n1 -n shop", "n1"),
+        ("quota team -n shop", "team"),
+        ("quota shop/team", "team"),
+        ("quota eq/team", "team"),
         ("reservation pod/shop/web", "pod/shop/web"),
         ("reservation po/shop/web", "pod/shop/web"),
         ("reservation reservation/pod/shop/web", "pod/shop/web"),
@@ -68,3 +72,15 @@ def test_another_kind_is_wrong_usage_with_the_way_to_name_its_namespace(
 def test_names_outside_of_a_verb_are_left_as_they_are() -> None:
     with click.Context(click.Command("login"), info_name="login"):
         assert without_kind("pod/web") == "pod/web"
+
+
+@pytest.mark.parametrize(
+    ("words", "note"),
+    [
+        ("node n1 -n shop", "a node has no namespace; 'shop' has no effect"),
+        ("quota team -n shop", "quota names count in all namespaces; 'shop' has no effect"),
+        ("quota shop/team", "quota names count in all namespaces; 'shop' has no effect"),
+    ],
+)
+def test_a_namespace_of_a_kind_without_one_is_accepted_with_a_note(verb: click.Group, words: str, note: str) -> None:
+    assert run(verb, words).stderr == f"koord: {note}\n"
