@@ -1,4 +1,4 @@
-"""`koord why NAME`: the kind is found in the log: pod, gang or Reservation of this name."""
+"""`koord why NAME`: the kind is found in the log: pod, gang, Reservation or device of this name."""
 
 import asyncio
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from cli.devices.why_device import device_name
 from cli.scheduling.recorded_state import scheduler_state
 from cli.supervisor.log_access import log_of
 from cli.system_contexts.chosen_system import servers_in_environment
@@ -30,7 +31,7 @@ class NoSuchName(KoordError):
 @folder_option
 @click.pass_context
 def why_any(ctx: click.Context, *, name: str, namespace: str | None, output: Format, folder: Path) -> None:
-    """Explain the pod, gang or Reservation of this name."""
+    """Explain the pod, gang, Reservation or device of this name."""
     group = ctx.parent.command if ctx.parent else None
     assert isinstance(group, click.Group), "a verb has kinds"
     # A log whose Postgres was started for this command stays open for that of the kind.
@@ -39,7 +40,9 @@ def why_any(ctx: click.Context, *, name: str, namespace: str | None, output: For
         command = group.get_command(ctx, kind)
         assert command is not None, "a kind of the verb"
         options: dict[str, Any] = {"name": full, "output": output, "folder": folder}
-        if kind != "reservation":
+        if kind == "device":
+            options["since"] = None
+        elif kind != "reservation":
             options["namespace"] = full.partition("/")[0]  # a namespace may have the name of a kind
         ctx.invoke(command, **options)
 
@@ -50,6 +53,8 @@ async def _kind_of(postgres: str, name: str, namespace: str | None) -> tuple[str
     Raises:
         NoSuchName: the log has none of them.
     """
+    if device_name(name) is not None:
+        return "device", name
     full = full_name(name, namespace)
     async with reading(postgres) as log:
         if "cluster" in await log.contexts():

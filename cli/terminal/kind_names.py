@@ -11,6 +11,7 @@ NAMES = (
     ("gang", "gangs", "podgroup", "podgroups", "pg"),
     ("reservation", "reservations"),
     ("config", "configs"),
+    ("device", "devices"),
 )
 """The names of each kind."""
 

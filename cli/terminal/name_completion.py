@@ -79,6 +79,11 @@ def nodes(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[
     return _items(_queried(ctx, lambda postgres: _keys(postgres, [incomplete], "cluster", NODES)))
 
 
+def devices(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Devices that device discovery recorded, `NODE/TYPE/MINOR`."""
+    return _items(name for name in _queried(ctx, lambda postgres: _devices(postgres, incomplete)) if "/" in name)
+
+
 def quotas(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Quotas that the ledger follows."""
     return _items(_queried(ctx, lambda postgres: _keys(postgres, [incomplete], "quota", QUOTAS)))
@@ -121,6 +126,17 @@ async def _keys(postgres: str, prefixes: Sequence[str], context: str | None, kin
     async with opened(postgres) as database:
         names = [context] if context else await LogReader(database).contexts()
         found = [await keys_like(database, name, prefix, MOST, kinds) for name in names for prefix in prefixes]
+    return sorted({key for keys in found for key in keys})[:MOST]
+
+
+async def _devices(postgres: str, prefix: str) -> list[str]:
+    from shared.log.admin.key_completion import keys_like
+    from shared.log.admin.session import opened
+    from shared.log.reader import LogReader
+
+    async with opened(postgres) as database:
+        names = [name for name in await LogReader(database).contexts() if name.startswith("devices-")]
+        found = [await keys_like(database, name, prefix, MOST) for name in names]
     return sorted({key for keys in found for key in keys})[:MOST]
 
 

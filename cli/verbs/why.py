@@ -6,6 +6,11 @@ from cli.terminal.lazy_group import Entry
 from cli.terminal.verb import Verb
 
 KINDS = {
+    "device": Entry(
+        "cli.devices.why_device",
+        "device",
+        "Explain the state of a device: what changed and when, and which pods had it.",
+    ),
     "eviction": Entry(
         "cli.scheduling.why_eviction",
         "eviction",
@@ -37,12 +42,14 @@ KINDS = {
     ),
 }
 
-GUESS = Entry("cli.scheduling.why_unnamed_kind", "why_any", "Explain the pod, gang or Reservation of this name.")
+GUESS = Entry(
+    "cli.scheduling.why_unnamed_kind", "why_any", "Explain the pod, gang, Reservation or device of this name."
+)
 
 
 @click.group(cls=Verb, entries=KINDS, guess=GUESS)
 def why() -> None:
     """Explain a decision from the log alone.
 
-    `koord why NAME` finds the kind: a pod, a gang or a Reservation.
+    `koord why NAME` finds the kind: a pod, a gang, a Reservation, or a device by NODE/TYPE/MINOR.
     """

@@ -189,7 +189,7 @@ def test_a_kind_that_a_verb_does_not_have_is_named(arguments: tuple[str, ...]) -
     refused = CliRunner().invoke(koord, list(arguments))
     assert refused.exit_code == 2
     named = (
-        f"there is no kind {arguments[1]!r} to `koord why`; there are eviction, gang, node, pod, quota, "
+        f"there is no kind {arguments[1]!r} to `koord why`; there are device, eviction, gang, node, pod, quota, "
         "reservation, slowdown"
     )
     assert named in refused.stderr
