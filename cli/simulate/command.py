@@ -9,8 +9,10 @@ from typing import Any
 import click
 import msgspec
 
-from cli.simulate import kube_objects, openb_trace, reservations
+from cli.packing.ceiling import NoSolver, is_available
+from cli.simulate import kube_objects, openb_trace, reservations, trace_figures
 from cli.simulate.policies import GPU_MILLI, PACKING, POLICIES, packing_text, policy_text
+from cli.simulate.trace_figures import Fragmentation
 from cli.terminal.output import Format, show, show_table
 from services.scheduler.framework.config.checked_document import BadConfig
 from services.scheduler.in_memory_scheduler import InMemoryScheduler
@@ -47,6 +49,10 @@ class Simulated(msgspec.Struct, frozen=True):
         allocation_100_percent, allocation_130_percent: GPUs of placed pods, of all the nodes', once pods worth so many
             percent of these had arrived; None where fewer arrive.
         gpuless_rejected: rejected pods of a trace that request no GPU.
+        fragmentation_percent: free GPUs that a pod of the trace cannot use at the end, of all, a mean over pods that
+            request some; fragmentation: the same by request. None where no devices are allocated.
+        ceiling_percent: what pods could have at most (cli/packing/ceiling.py); None without `--ceiling`, or where the
+            pods that have to be placed cannot all be. gap_points: from `allocation_130_percent` to it.
     """
 
     placed: int
@@ -61,6 +67,10 @@ class Simulated(msgspec.Struct, frozen=True):
     allocation_100_percent: float | None = None
     allocation_130_percent: float | None = None
     gpuless_rejected: int | None = None
+    fragmentation_percent: float | None = None
+    fragmentation: tuple[Fragmentation, ...] | None = None
+    ceiling_percent: float | None = None
+    gap_points: float | None = None
 
 
 class _Minor(msgspec.Struct):
@@ -96,6 +106,8 @@ class Placement(msgspec.Struct, frozen=True):
               help=f"{', '.join((*POLICIES, *PACKING))}, or a KubeSchedulerConfiguration file.")  # fmt: skip
 @click.option("--arrive-percent", type=click.IntRange(min=1),
               help="Draw the trace's pods at random until their GPU requests reach this share of the nodes'.")  # fmt: skip
+@click.option("--ceiling", is_flag=True,
+              help="With --arrive-percent: compute what pods could have at most. Needs koordstream[ceiling].")  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True, help="For the draw.")
 @click.option(
     "--backfill", is_flag=True, help="Let pods pass a waiting gang only where its planned start does not move."
@@ -110,6 +122,7 @@ def simulate(
     pods_file: Path,
     policy: str,
     arrive_percent: int | None,
+    ceiling: bool,
     seed: int,
     backfill: bool,
     placements: bool,
@@ -122,6 +135,7 @@ def simulate(
     the file. No pod ever leaves.
     """
     config = policy_text(policy)
+    _check_ceiling(ceiling=ceiling, arrive_percent=arrive_percent)
     reserved: list[dict[str, Any]] = []
     pod_groups: list[dict[str, Any]] = []
     topologies: list[dict[str, Any]] = []
@@ -166,8 +180,15 @@ def simulate(
         count = sum(bool(each.node) for each in held)
         result = msgspec.structs.replace(result, reservations_held=count, reservations_waiting=len(held) - count)
     if arrive_percent:
-        result = _with_allocations(result, nodes, pods, outcomes)
+        result = _with_allocations(result, nodes, pods, outcomes, with_ceiling=ceiling)
     _print(result, "json-line" if as_json else output)
+
+
+def _check_ceiling(*, ceiling: bool, arrive_percent: int | None) -> None:
+    if ceiling and not arrive_percent:
+        raise click.UsageError("--ceiling goes with --arrive-percent: it depends on the pods that arrive")
+    if ceiling and not is_available():
+        raise NoSolver
 
 
 def _print(result: Simulated, output: str) -> None:
@@ -192,11 +213,15 @@ def _lines(result: Simulated) -> Iterator[tuple[str, str]]:
         ("GPUs requested", result.gpu_allocated_percent),
         ("  at 100 % arrived", result.allocation_100_percent),
         ("  at 130 % arrived", result.allocation_130_percent),
+        ("  ceiling", result.ceiling_percent),
+        ("GPUs without a use", result.fragmentation_percent),
         ("cpu requested", result.cpu_allocated_percent),
         ("memory requested", result.memory_allocated_percent),
     ):
         if percent is not None:
             yield name, f"{percent:g} %"
+        if name == "GPUs without a use":
+            yield from trace_figures.fragmentation_lines(result.fragmentation or ())
     yield "time of the engine", f"{result.seconds:g} s"
 
 
@@ -304,27 +329,36 @@ def summary(nodes: Sequence[Node], pods: Sequence[Pod], outcomes: Sequence[Place
 
 
 def _with_allocations(
-    result: Simulated, nodes: Sequence[Node], pods: Sequence[Pod], outcomes: Sequence[Placement]
+    result: Simulated,
+    nodes: Sequence[Node],
+    pods: Sequence[Pod],
+    outcomes: Sequence[Placement],
+    *,
+    with_ceiling: bool,
 ) -> Simulated:
-    """Adds the allocation of GPUs at 100 and at 130 percent arrived."""
+    """Adds the figures of a trace of which pods arrive one after the other."""
     capacity = sum(int((node.status.allocatable or {}).get(GPU_MILLI, "0")) for node in nodes)
-    placed = {outcome.pod for outcome in outcomes if outcome.node}
-    arrived = allocated = gpuless = 0
-    found: dict[int, float] = {}
-    for pod in pods:
-        milli, is_placed = openb_trace.gpu_milli_of(pod), pod.metadata.key in placed
-        arrived += milli
-        allocated += milli if is_placed else 0
-        gpuless += not milli and not is_placed
-        for percent in (100, 130):
-            if percent not in found and arrived >= capacity * percent // 100:
-                found[percent] = round(100 * allocated / capacity, 2)
-    return msgspec.structs.replace(
+    placed = {outcome.pod: outcome.node for outcome in outcomes if outcome.node}
+    found = trace_figures.allocations(capacity, pods, placed)
+    result = msgspec.structs.replace(
         result,
-        allocation_100_percent=found.get(100),
-        allocation_130_percent=found.get(130),
-        gpuless_rejected=gpuless,
+        allocation_100_percent=found.at_100,
+        allocation_130_percent=found.at_130,
+        gpuless_rejected=found.gpuless_rejected,
     )
+    minors = {each.pod: _minors(each.devices) for each in outcomes if each.devices is not msgspec.UNSET}
+    if minors:
+        by_request = trace_figures.fragmentation(nodes, pods, placed, minors)
+        mean = sum(each.pods * each.fragmented_percent for each in by_request) / sum(each.pods for each in by_request)
+        result = msgspec.structs.replace(result, fragmentation_percent=round(mean, 3), fragmentation=tuple(by_request))
+    if with_ceiling and (most := trace_figures.ceiling(nodes, pods)) is not None:
+        gap = None if found.at_130 is None else round(most - found.at_130, 2)
+        result = msgspec.structs.replace(result, ceiling_percent=most, gap_points=gap)
+    return result
+
+
+def _minors(devices: str) -> list[int]:
+    return [int(each.partition(" ")[2]) for each in devices.split(", ")]
 
 
 def _percent(used: Mapping[str, int], total: Mapping[str, int], resource: str) -> float:

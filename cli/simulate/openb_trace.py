@@ -74,14 +74,15 @@ def with_devices(nodes: Sequence[Node], pods: Sequence[Pod]) -> tuple[list[Node]
 
 def workload_of(pods: Sequence[Pod]) -> list[dict[str, object]]:
     """Returns the mix of pods, for the plugins that pack GPUs."""
-    counted = Counter(_expected(pod) for pod in pods)
+    counted = Counter(type_of_pod(pod) for pod in pods)
     return [
         {"cpuMilli": cpu, "memory": memory, "gpus": gpus, "share": share, "models": list(models), "pods": number}
         for (cpu, memory, gpus, share, models), number in counted.items()
     ]
 
 
-def _expected(pod: Pod) -> tuple[int, int, int, int, tuple[str, ...]]:
+def type_of_pod(pod: Pod) -> tuple[int, int, int, int, tuple[str, ...]]:
+    """Returns the cpu in thousandths, memory in bytes, GPUs, percent of each, and models that a pod requests."""
     requests = whole(pod_requests(pod))
     percent = requests.get(GPU_MILLI, 0) * 100 // WHOLE
     affinity = pod.spec.affinity and pod.spec.affinity.node_affinity
