@@ -119,6 +119,8 @@ class CycleTransaction:
             plugin: plugin.new_state(self.snapshot, plugin_cache, now_ns)
             for plugin, plugin_cache in cache.plugin_caches.items()
         }
+        for scheduler, profile in cache.profiles.items():
+            self._join(scheduler, profile)
         self.changes = RowChanges()
         self._journal: list[Placement | Move | HoldUse | Overlay | Prepared] = []
         self._active: dict[Profile, ActivePlugins] = {}
@@ -135,6 +137,12 @@ class CycleTransaction:
         self._lifting_by_profile: dict[Profile, list[PluginCycleState]] = {}
         self.can_lift = bool(self._lifting)
         self._keeping = [state for plugin, state in states if plugin.spec.keeps_capacity]
+
+    def _join(self, scheduler: str, profile: Profile) -> None:
+        by_name = {plugin.name: self.plugin_states[plugin] for plugin in profile.plugins}
+        for plugin in profile.plugins:
+            if others := {name: by_name[name] for name in plugin.spec.joins if name in by_name}:
+                self.plugin_states[plugin].join(scheduler, others)
 
     # evaluation
 

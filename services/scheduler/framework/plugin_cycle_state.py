@@ -46,6 +46,16 @@ def on_all_rows(found: "Int64 | SparseScores", size: int) -> Int64:
 class PluginCycleState:
     """A plugin's working copy for one cycle. The defaults pass every node, score nothing and count nothing."""
 
+    # States of other plugins (`joins`)
+
+    def join(self, scheduler: str, others: Mapping[str, "PluginCycleState"]) -> None:
+        """Gets the states of other plugins, before anything else is called.
+
+        Args:
+            scheduler: `schedulerName` of the profile.
+            others: name of a plugin of this profile -> its state.
+        """
+
     # Filter and score
 
     def applies_to(self, pod_class: PodClass) -> bool:  # noqa: ARG002

@@ -68,6 +68,7 @@ class PluginSpec:
         lifts_holds: `PluginCycleState.usable_holds` names the Reservations that pods of a class may use: their reserve
             pods do not count while the class is evaluated.
         requeues: cluster events after which any refused pod is tried again, whatever the reason.
+        joins: names of plugins whose states of the same cycle and profile it reads: `PluginCycleState.join`.
         groups_pods: `Plugin.new_grouping` names groups of pods that are placed as a whole or not at all, and pods to
             keep from the queue until others exist.
         reads: resources that it reads besides nodes, pods and node metrics, as `plural.group`.
@@ -94,6 +95,7 @@ class PluginSpec:
     prefers_nodes: bool = False
     lifts_holds: bool = False
     requeues: frozenset[ClusterEvent] = frozenset()
+    joins: tuple[str, ...] = ()
     groups_pods: bool = False
     reads: tuple[str, ...] = ()
     annotations: tuple[str, ...] = ()

@@ -77,6 +77,7 @@ SPEC = PluginSpec(
     },
     normalize=Normalize.UP,
     reserves=True,
+    joins=("NodeNUMAResource",),
     reads=(resource_names.DEVICES,),
     annotations=(DEVICE_ALLOCATED,),
     view="nodes",

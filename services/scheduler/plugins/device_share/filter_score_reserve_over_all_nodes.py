@@ -5,6 +5,7 @@ A class is evaluated once for each state that nodes are in: equal devices with e
 
 from collections.abc import Callable, Mapping
 from copy import copy
+from typing import cast
 
 import numpy as np
 
@@ -20,10 +21,12 @@ from services.scheduler.plugins.device_share.admission_to_one_node import (
 from services.scheduler.plugins.device_share.allocation_annotation import allocation_of, annotation_for
 from services.scheduler.plugins.device_share.device_usage import Allocation, DeviceUsage, Lifted
 from services.scheduler.plugins.device_share.node_cache import CachedDevices, DeviceCache, Templates
+from services.scheduler.plugins.device_share.offer_below_numa_nodes import DeviceOffer
 from services.scheduler.plugins.device_share.pod_device_requests import RequestedDevices
 from services.scheduler.plugins.device_share.requests_cached_by_class import RequestsByClass
 from services.scheduler.plugins.device_share.results_by_state import ResultsByState
 from services.scheduler.plugins.helper.allocations_of_cycle import AllocationsOfCycle
+from services.scheduler.plugins.helper.numa_alignment import ANY_NUMA, AffinitySource, numas_in
 from services.scheduler.plugins.helper.rejections import CycleRejections, Rejection
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import Assignment, PodRecord
@@ -55,6 +58,7 @@ class DeviceState(PluginCycleState):
         self._all_known = bool(self._known[snapshot.table.alive[: snapshot.size]].all())
         self._is_predicted = False
         self._allocations: AllocationsOfCycle[Allocation, CachedDevices] = AllocationsOfCycle(device_cache)
+        self._affinities: dict[str, AffinitySource] = {}
         self._numbers: Int64 | None = None  # of the states by row; 0: not computed since a step changed it
 
     def applies_to(self, pod_class: PodClass) -> bool:
@@ -65,6 +69,50 @@ class DeviceState(PluginCycleState):
     def scores_class(self, pod_class: PodClass) -> bool:
         """Returns True where the class requests devices and a node has some."""
         return self._any_known and self._requests.of(pod_class) is not None
+
+    # devices below NUMA nodes
+
+    def join(self, scheduler: str, others: Mapping[str, PluginCycleState]) -> None:
+        """Gets NodeNUMAResource, which merges the hints of devices with those of its own resources."""
+        for other in others.values():
+            self._affinities[scheduler] = cast("AffinitySource", other)
+
+    def offers_zones(self, pod_class: PodClass) -> bool:
+        """Returns True where the class requests devices, a node has some, and the arguments let NUMA nodes count."""
+        requested = self._requests.of(pod_class)
+        if requested is None or isinstance(requested, Rejection) or not (self._settings.aligns and self._any_known):
+            return False
+        templates = self._templates(requested)
+        return not self._is_predicted and (templates is None or bool(templates))
+
+    def offer_numbers(self, rows: Int64) -> Int64:
+        """[rows]: the numbers of the nodes' states; 0 for nodes without a Device."""
+        numbers = np.zeros(len(rows), np.int64)
+        places = np.flatnonzero(self._known[rows])
+        numbers[places] = self._numbers_in(rows[places])
+        return numbers
+
+    def zone_offer(self, pod_class: PodClass, row: int) -> DeviceOffer | None:
+        """The devices of a node; those of the Reservation that the next pod uses count as free for it."""
+        requested = self._requests.of(pod_class)
+        if requested is None or isinstance(requested, Rejection) or not self._known[row]:
+            return None
+        drawn = self._drawn(requested, row)
+        if drawn is not None:
+            return DeviceOffer(object(), *drawn)
+        templates = self._templates(requested)
+        kinds = () if templates is None else tuple(templates.items())
+        return DeviceOffer((self._allocations.state(row).number, requested.key, kinds), self._admission(requested, row))
+
+    def _aligned(self, pod_class: PodClass, rows: Rows) -> tuple[AffinitySource, Bools] | None:
+        """Returns the source of affinities, and bool[rows]: nodes with devices whose affinity is decided."""
+        source = self._affinities.get(pod_class.scheduler)
+        if source is None or not self.offers_zones(pod_class):
+            return None
+        fixed = source.fixed_rows(pod_class)
+        if fixed is None or not (aligned := (fixed & self._known)[rows]).any():
+            return None
+        return source, aligned
 
     # filter and score
 
@@ -81,9 +129,13 @@ class DeviceState(PluginCycleState):
             return np.full(count, self._rejections.id_of(_NO_TEMPLATE), np.int64)
         results = self._cache.results.of(requested, templates)
         codes = self._by_state(requested, rows, count, results.filters, results.code_of)
+        if (found := self._aligned(pod_class, rows)) is not None:
+            # Devices below the decided NUMA nodes have been tried with it.
+            unfit = self._by_state(requested, rows, count, results.unfit, results.unfit_code)
+            codes = np.where(found[1], unfit, codes)
         ids = np.array([0, *map(self._rejections.id_of, results.rejections)], np.int64)
-        found: Int64 = ids[codes]
-        return found
+        refused: Int64 = ids[codes]
+        return refused
 
     def filter_at(self, pod_class: PodClass, row: int) -> int:
         """The filter result of one node."""
@@ -95,7 +147,11 @@ class DeviceState(PluginCycleState):
         templates = self._templates(requested)
         if templates is not None and not templates:
             return self._rejections.id_of(_NO_TEMPLATE)
-        return self._result_of(self._admission(requested, row)) if self._known[row] else 0
+        if not self._known[row]:
+            return 0
+        admission = self._admission(requested, row)
+        is_aligned = self._aligned(pod_class, np.array([row])) is not None
+        return self._rejections.id_of(admission.unfit if is_aligned else admission.rejection)
 
     def score(self, pod_class: PodClass, rows: Rows) -> Int64 | None:
         """Least or most allocated, summed over the types of devices; 0 where the node has no Device."""
@@ -103,18 +159,31 @@ class DeviceState(PluginCycleState):
         if requested is None or isinstance(requested, Rejection) or self._is_predicted:
             return None
         scores = self._cache.results.of(requested, self._templates(requested)).scores
-        return self._by_state(requested, rows, len(self._known[rows]), scores, _score_of)
+        found = self._by_state(requested, rows, len(self._known[rows]), scores, _score_of)
+        if (aligned := self._aligned(pod_class, rows)) is not None:
+            source, places = aligned[0], np.flatnonzero(aligned[1])
+            which = places + (rows.start or 0) if isinstance(rows, slice) else np.asarray(rows)[places]
+            masks = source.affinities(pod_class, which)
+            pairs = np.stack((masks, self._numbers_in(which)), axis=1)
+            _, first, pair_of = np.unique(pairs, axis=0, return_index=True, return_inverse=True)
+            within = [self._score_within(requested, int(which[each]), int(masks[each])) for each in first.tolist()]
+            found[places] = np.array(within, np.int64)[pair_of.reshape(-1)]
+        return found
 
     def score_at(self, pod_class: PodClass, row: int) -> int:
         """The score of one node."""
         requested = self._requests.of(pod_class)
         if requested is None or isinstance(requested, Rejection) or not self._known[row] or self._is_predicted:
             return 0
-        return self._admission(requested, row).score
+        aligned = self._aligned(pod_class, np.array([row]))
+        if aligned is None:
+            return self._admission(requested, row).score
+        return self._score_within(requested, row, int(aligned[0].affinities(pod_class, np.array([row]))[0]))
 
-    def _result_of(self, admission: DeviceAdmission) -> int:
-        rejection = admission.rejection
-        return 0 if rejection is None else self._rejections.id_of(rejection)
+    def _score_within(self, requested: RequestedDevices, row: int, mask: int) -> int:
+        """The score of a node by its devices below some NUMA nodes."""
+        found = self._admission(requested, row).score_within(numas_in(mask))
+        return 0 if isinstance(found, Rejection) else found
 
     def _by_state(
         self,
@@ -181,25 +250,35 @@ class DeviceState(PluginCycleState):
         requested = self._requests.of(pod_class)
         if requested is None or isinstance(requested, Rejection) or not self._known[row]:
             return {}
-        allocation = self._reserved(requested, row)
+        source = self._affinities.get(pod_class.scheduler)
+        mask = ANY_NUMA if source is None or not self._settings.aligns else source.affinity_to_reserve(pod_class, row)
+        allocation = self._reserved(requested, row, numas_in(mask))
         if isinstance(allocation, Rejection):
             return self._rejections.id_of(allocation)
         return {DEVICE_ALLOCATED: annotation_for(pod_class.pod, allocation, self._cache.devices(row).ids)}
 
-    def _reserved(self, requested: RequestedDevices, row: int) -> Allocation | Rejection:
-        """The devices of a pod; of the Reservation that it uses, those that this holds come first."""
+    def _reserved(self, requested: RequestedDevices, row: int, numas: frozenset[int] | None) -> Allocation | Rejection:
+        """The devices of a pod, below some NUMA nodes; of the Reservation that it uses, those that this holds come first."""
+        drawn = self._drawn(requested, row)
+        if drawn is None:
+            return self._admission(requested, row).reserve(numas)
+        admission, lifted = drawn
+        return admission.choose(numas, lifted, final=True)
+
+    def _drawn(self, requested: RequestedDevices, row: int) -> tuple[DeviceAdmission, Lifted] | None:
+        """Returns the admission with devices of a Reservation; None where the next pod uses none that has some."""
         holds = self._snapshot.holds
         drawn = holds.drawn
         others = [held for uid in drawn.others if (held := allocation_of(holds.assignment(uid).allocation))]
         left = allocation_of(holds.assignment(drawn.uid).allocation) if drawn.uid else ()
         if not left and not others:
-            return self._admission(requested, row).reserve()
+            return None
         node = self._allocations.state_with(row, others).node
         admission = DeviceAdmission(requested.requests, node, self._settings, self._templates(requested))
         within = DeviceUsage((left,)).used
         is_restricted = bool(left) and holds.table.capacities[drawn.uid].reservation.policy == RESTRICTED
         preferred = {type_: frozenset(minors) for type_, minors in within.items()}
-        return admission.choose(None, Lifted(required=within if is_restricted else {}, preferred=preferred), final=True)
+        return admission, Lifted(required=within if is_restricted else {}, preferred=preferred)
 
     def assume(self, pod: PodRecord, pod_class: PodClass, row: int, annotations: Mapping[str, str]) -> None:  # noqa: ARG002
         """Counts the devices of the pod."""

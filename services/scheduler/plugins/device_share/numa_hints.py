@@ -10,7 +10,7 @@ from typing import NamedTuple
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.plugins.device_share.admission_to_one_node import DeviceAdmission
 from services.scheduler.plugins.device_share.choose_devices import DesiredDevices, desired_devices
-from services.scheduler.plugins.device_share.device_usage import Allocation
+from services.scheduler.plugins.device_share.device_usage import NOTHING_LIFTED, Allocation, Lifted
 from services.scheduler.plugins.helper.rejections import Rejection
 from shared.kube.device import GPU
 
@@ -27,8 +27,14 @@ class DeviceHint(NamedTuple):
     score: int
 
 
-def device_hints(admission: DeviceAdmission) -> Mapping[str, Sequence[DeviceHint]] | Rejection:
-    """Returns type -> hints, the same for each type; none where the place of no device is known."""
+def device_hints(
+    admission: DeviceAdmission, lifted: Lifted = NOTHING_LIFTED
+) -> Mapping[str, Sequence[DeviceHint]] | Rejection:
+    """Returns type -> hints, the same for each type; none where the place of no device is known.
+
+    Args:
+        lifted: devices of a Reservation that the pod uses.
+    """
     devices, requests = admission.node.devices, admission.requests
     numas = devices.numas
     if not numas:
@@ -36,12 +42,12 @@ def device_hints(admission: DeviceAdmission) -> Mapping[str, Sequence[DeviceHint
     desired = desired_devices(devices, requests)
     if isinstance(desired, Rejection):
         return desired
-    whole = _within(admission, desired, frozenset(numas))
+    whole = _within(admission, desired, frozenset(numas), lifted)
     if isinstance(whole, Rejection):
         return whole
     feasible: list[tuple[tuple[int, ...], int]] = []
     for mask in _masks(numas):
-        found = _within(admission, desired, frozenset(mask))
+        found = _within(admission, desired, frozenset(mask), lifted)
         if not isinstance(found, Rejection):
             feasible.append((mask, FULL_SCORE if _gpus(found) == _gpus(whole) else 0))
     narrowest = min(len(mask) for mask, _ in feasible)
@@ -50,7 +56,7 @@ def device_hints(admission: DeviceAdmission) -> Mapping[str, Sequence[DeviceHint
 
 
 def _within(
-    admission: DeviceAdmission, desired: Mapping[str, DesiredDevices], numas: frozenset[int]
+    admission: DeviceAdmission, desired: Mapping[str, DesiredDevices], numas: frozenset[int], lifted: Lifted
 ) -> Allocation | Rejection:
     """Chooses devices below some NUMA nodes, where there are enough. Types without a device there are not counted."""
     offered = admission.node.devices.of_type
@@ -58,7 +64,7 @@ def _within(
         count = sum(device.numa in numas for device in offered[type_].values())
         if 0 < count < each.number:
             return Rejection((Reason("InsufficientNumaDevices"),), unresolvable=True)
-    return admission.choose(numas)
+    return admission.choose(numas, lifted)
 
 
 def _gpus(allocation: Allocation) -> frozenset[int]:

@@ -52,17 +52,25 @@ class ResultsOfClass:
 
     Attributes:
         filters: by state, codes: 0 for a node that passes, else a place in `rejections`, from 1.
+        unfit: by state, codes of what labels and settings exclude.
         scores: by state.
     """
 
     def __init__(self) -> None:
         self.filters = ResultsByState()
+        self.unfit = ResultsByState()
         self.scores = ResultsByState()
         self.rejections: dict[Rejection, int] = {}
 
     def code_of(self, admission: DeviceAdmission) -> int:
         """The code of a filter result."""
-        rejection = admission.rejection
+        return self._code(admission.rejection)
+
+    def unfit_code(self, admission: DeviceAdmission) -> int:
+        """The code of a node that is rejected by its labels and the settings."""
+        return self._code(admission.unfit)
+
+    def _code(self, rejection: Rejection | None) -> int:
         return 0 if rejection is None else self.rejections.setdefault(rejection, len(self.rejections) + 1)
 
 

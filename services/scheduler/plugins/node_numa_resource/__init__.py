@@ -89,6 +89,7 @@ SPEC = PluginSpec(
         **dict.fromkeys(("UnsatisfiedNuma", "UnalignedNuma"), _FREE | _OFFER | {ClusterEvent.POD_ADDED}),
     },
     reserves=True,
+    joins=("DeviceShare",),
     reads=(resource_names.NODE_TOPOLOGIES,),
     annotations=(RESOURCE_STATUS, "scheduling.koordinator.sh/resource-spec"),
     view="nodes",

@@ -4,11 +4,12 @@ Source: spec/scheduler-core.md 4.5, 4.8 to 4.10; upstream
 pkg/scheduler/plugins/nodenumaresource/{plugin,scoring,topology_hint}.go.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Protocol
 
 from services.scheduler.framework.reasons import Reason
+from services.scheduler.plugins.helper.numa_alignment import ANY_NUMA, MOST_NUMAS, ZoneOffer, numas_in
 from services.scheduler.plugins.helper.rejections import Rejection
 from services.scheduler.plugins.node_numa_resource import policy_names
 from services.scheduler.plugins.node_numa_resource.amplification_ratio_annotation import amplified
@@ -22,11 +23,8 @@ from services.scheduler.plugins.node_numa_resource.pod_requirements import (
 )
 from services.scheduler.plugins.node_numa_resource.scoring_strategy import Strategies, score
 from services.scheduler.plugins.node_numa_resource.topology_hints import hints_of
-from services.scheduler.plugins.node_numa_resource.topology_manager import MergedHint, merge
+from services.scheduler.plugins.node_numa_resource.topology_manager import MergedHint, Provider, mask_of, merge
 from services.scheduler.state.pod_equivalence_class import PodClass
-
-MOST_NUMAS = 64
-"""Upper bound of the numbers of NUMA nodes; a report with other numbers is ignored."""
 
 
 class NodeAmounts(Protocol):
@@ -68,7 +66,15 @@ class NodeAdmission:
             requirements may write amounts in other units.
     """
 
-    def __init__(self, requirements: PodRequirements, node: NumaNode, strategies: Strategies) -> None:
+    def __init__(
+        self, requirements: PodRequirements, node: NumaNode, strategies: Strategies, beside: Sequence[ZoneOffer] = ()
+    ) -> None:
+        """Begins with a node.
+
+        Args:
+            beside: what other plugins offer to the class there.
+        """
+        self._beside = beside
         self.requirements = requirements
         self.node = node
         self.strategies = strategies
@@ -132,7 +138,7 @@ class NodeAdmission:
             if self.request.required and not self.policy:
                 tried = self._allocate(None)
                 return tried if isinstance(tried, Rejection) else None
-        if self.policy in (policy_names.RESTRICTED, policy_names.SINGLE_NUMA):
+        if self.policy in policy_names.FIXED:
             affinity = self.admit()
             return affinity if isinstance(affinity, Rejection) else None
         return None
@@ -186,7 +192,11 @@ class NodeAdmission:
             unsatisfied = tuple(Reason("UnsatisfiedNuma", name) for name in merged.unsatisfied)
             return Rejection(unsatisfied or (Reason("UnalignedNuma", merged.unaligned),))
         tried = self._allocate(merged.best.mask)
-        return tried if isinstance(tried, Rejection) else merged.best
+        if isinstance(tried, Rejection):
+            return tried
+        numas = None if merged.best.mask is None else numas_in(merged.best.mask)
+        refused = (rejection for offer in self._beside if (rejection := offer.try_within(numas)) is not None)
+        return next(refused, merged.best)
 
     def _merge(self, widest: int = 64) -> MergedHint | Rejection:
         assert isinstance(self.policy, str), "policies that differ are refused before"
@@ -195,7 +205,24 @@ class NodeAdmission:
             return hints
         exclusive = self.requirements.numa_exclusive or (policy_names.REQUIRED if self.requirements.numa_policy else "")
         numas = [zone.numa for zone in self.node.options.zones]
-        return merge(self.policy, numas, [hints], exclusive, self.node.usage.use)
+        providers: list[Provider] = [hints]
+        for offer in self._beside:
+            beside = offer.hints()
+            if isinstance(beside, Rejection):
+                return beside
+            providers.append({
+                name: [Hint(mask_of(each.numas), each.preferred, each.score) for each in offered]
+                for name, offered in beside.items()
+            })  # fmt: skip
+        return merge(self.policy, numas, providers, exclusive, self.node.usage.use)
+
+    @property
+    def decided(self) -> int:
+        """The set of NUMA nodes for an allocation of the class; ANY_NUMA without a policy, or where it is rejected."""
+        if not self.policy or isinstance(self.policy, Rejection) or self.requirements.designated is not None:
+            return ANY_NUMA
+        affinity = self.admit()
+        return ANY_NUMA if isinstance(affinity, Rejection) or affinity.mask is None else affinity.mask
 
     @property
     def affinity(self) -> Hint | None:

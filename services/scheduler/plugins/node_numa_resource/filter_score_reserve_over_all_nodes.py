@@ -5,6 +5,7 @@ Nodes and classes without NUMA requirements are scored at once, all others node 
 
 from collections.abc import Mapping
 from copy import copy
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from services.scheduler.framework.plugin_cycle_state import PluginCycleState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.kernels.array_types_and_row_selection import Bools, Int64, Rows
 from services.scheduler.kernels.fit_allocation_balance import allocation_scores
+from services.scheduler.plugins.helper.numa_alignment import ANY_NUMA, ClassOffers, ZoneProvider
 from services.scheduler.plugins.helper.rejections import CycleRejections, Rejection
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import allocation_of, annotations_for
 from services.scheduler.plugins.node_numa_resource.choose_cpus_and_zones import DrawnAllocation
@@ -27,7 +29,7 @@ from services.scheduler.plugins.node_numa_resource.pod_requirements_cached_by_cl
     PodClassRequirements,
     RequirementsByClass,
 )
-from services.scheduler.plugins.node_numa_resource.policy_names import MOST
+from services.scheduler.plugins.node_numa_resource.policy_names import FIXED, MOST
 from services.scheduler.plugins.node_numa_resource.scoring_strategy import ALWAYS_SCORED, Strategies, score
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import Assignment, PodRecord
@@ -60,7 +62,19 @@ class NumaState(PluginCycleState):
         self._scored = tuple(snapshot.column(name) for name, _ in strategies.weights)
         self._unscored = (-1,) * len(self._scored)
         self._weights = tuple(weight for _, weight in strategies.weights)
+        self._aligned, self._fixed = numa_cache.aligned[:size], numa_cache.fixed[:size]
         self._singly = SinglyEvaluated(strategies, rejections, snapshot, numa_cache)
+        self._providers: dict[str, ZoneProvider] = {}
+
+    def join(self, scheduler: str, others: Mapping[str, PluginCycleState]) -> None:
+        """Gets DeviceShare, whose devices lie below NUMA nodes."""
+        for other in others.values():
+            self._providers[scheduler] = cast("ZoneProvider", other)
+
+    def _beside(self, pod_class: PodClass) -> ClassOffers | None:
+        """The offers of devices to the class; None where it needs none, or no node has some."""
+        provider = self._providers.get(pod_class.scheduler)
+        return ClassOffers(provider, pod_class) if provider is not None and provider.offers_zones(pod_class) else None
 
     def applies_to(self, pod_class: PodClass) -> bool:
         """Returns True where the class has requirements or a node has a policy, whatever the requested amounts."""
@@ -103,7 +117,7 @@ class NumaState(PluginCycleState):
             return None
         places, which = _places(singly, rows)
         results = np.zeros(count, np.int64)
-        results[places] = self._singly.filter(class_requirements, which)
+        results[places] = self._singly.filter(class_requirements, which, self._beside(pod_class))
         return results
 
     def filter_at(self, pod_class: PodClass, row: int) -> int:
@@ -114,7 +128,7 @@ class NumaState(PluginCycleState):
         if isinstance(class_requirements, Rejection):
             return self._rejections.id_of(class_requirements)
         return (
-            self._singly.filter_at(class_requirements, row)
+            self._singly.filter_at(class_requirements, row, self._beside(pod_class))
             if self._is_singly_evaluated(class_requirements.requirements, row)
             else 0
         )
@@ -128,7 +142,7 @@ class NumaState(PluginCycleState):
         singly = self._singly_evaluated(class_requirements.requirements)
         if singly is not None:
             places, which = _places(singly[rows], rows)
-            scores[places] = self._singly.score(class_requirements, which)
+            scores[places] = self._singly.score(class_requirements, which, self._beside(pod_class))
         return scores
 
     def score_at(self, pod_class: PodClass, row: int) -> int:
@@ -137,7 +151,7 @@ class NumaState(PluginCycleState):
         if class_requirements is None or isinstance(class_requirements, Rejection):
             return 0
         if self._is_singly_evaluated(class_requirements.requirements, row):
-            return self._singly.score_at(class_requirements, row)
+            return self._singly.score_at(class_requirements, row, self._beside(pod_class))
         whole, strategies = self._singly.amounts(row), self._strategies
         requirements = class_requirements.requirements
         return score(strategies.of_node, strategies.weights, whole.allocatable, whole.requested, requirements.requests)
@@ -169,7 +183,7 @@ class NumaState(PluginCycleState):
             class_requirements.requirements, row
         ):
             return {}
-        admission, is_drawn = self._admission(class_requirements, row)
+        admission, is_drawn = self._admission(pod_class, class_requirements, row)
         allocation = admission.reserve()
         if isinstance(allocation, Rejection):
             return self._rejections.id_of(_NOT_WITHIN_RESERVATION if is_drawn else allocation)
@@ -181,19 +195,53 @@ class NumaState(PluginCycleState):
             admission.annotations = pod_class, notes
         return admission.annotations[1]
 
-    def _admission(self, class_requirements: PodClassRequirements, row: int) -> tuple[NodeAdmission, bool]:
+    def _admission(
+        self, pod_class: PodClass, class_requirements: PodClassRequirements, row: int
+    ) -> tuple[NodeAdmission, bool]:
         """Returns the admission to a node, and whether it draws on CPUs or NUMA amounts of a Reservation."""
         holds = self.snapshot.holds
         drawn = holds.drawn
         others = [held for uid in drawn.others if (held := _held(holds.assignment(uid)))]
         left = _held(holds.assignment(drawn.uid)) if drawn.uid else Allocation()
         if not left and not others:
-            return self._singly.admission(class_requirements, row), False
+            return self._singly.admission(class_requirements, row, self._beside(pod_class)), False
         capacity = holds.table.capacities[drawn.uid] if drawn.uid else None
         is_restricted = capacity is not None and capacity.reservation.policy == RESTRICTED
         restricted = frozenset(capacity.restricted if capacity is not None and is_restricted else ())
-        within = self._singly.admission_within(class_requirements, row, DrawnAllocation(left, restricted), others)
+        within = self._singly.admission_within(
+            class_requirements, row, DrawnAllocation(left, restricted), others, self._beside(pod_class)
+        )
         return within, bool(left)
+
+    # the merged affinity, for plugins whose resources lie below NUMA nodes too
+
+    def fixed_rows(self, pod_class: PodClass) -> Bools | None:
+        """bool[all rows]: nodes whose affinity the filter decides: by their policies, or by that of the pod."""
+        class_requirements = self._requirements.of(pod_class)
+        if class_requirements is None or isinstance(class_requirements, Rejection):
+            return None
+        requirements = class_requirements.requirements
+        if requirements.designated is not None or (self._not_plain is None and not requirements.numa_policy):
+            return None
+        if requirements.numa_policy:
+            return self._alive if requirements.numa_policy in FIXED else None
+        return _some(self._alive & self._fixed)
+
+    def affinities(self, pod_class: PodClass, rows: Int64) -> Int64:
+        """[rows]: the affinities of `fixed_rows`, a bit for each NUMA node; ANY_NUMA where any will do."""
+        class_requirements = self._requirements.of(pod_class)
+        assert class_requirements is not None, "a class with such nodes has requirements"
+        assert not isinstance(class_requirements, Rejection), "a class with such nodes can be read"
+        return self._singly.affinities(class_requirements, rows, self._beside(pod_class))
+
+    def affinity_to_reserve(self, pod_class: PodClass, row: int) -> int:
+        """The affinity for the next pod of the class on a node, as `reserve` chooses it."""
+        class_requirements = self._requirements.of(pod_class)
+        if class_requirements is None or isinstance(class_requirements, Rejection):
+            return ANY_NUMA
+        if not class_requirements.requirements.numa_policy and not self._aligned[row]:
+            return ANY_NUMA
+        return self._admission(pod_class, class_requirements, row)[0].decided
 
     def assume(self, pod: PodRecord, pod_class: PodClass, row: int, annotations: Mapping[str, str]) -> None:  # noqa: ARG002
         """Counts the allocation of the pod."""

@@ -45,6 +45,7 @@ class NumaCache(NodeStateCache[Allocation, _PodAllocation, CachedNode]):
     Attributes:
         plain: bool[rows]: a pod without requirements of its own passes there: no policy, no amplified cpu.
         valid: bool[rows]: the node's CPU topology is known.
+        aligned: bool[rows]: the node has a NUMA policy; fixed: one by which its filter decides the affinity.
         max_pods: number of pods that may share a CPU: 1, as in upstream unless a program that embeds it raises it.
     """
 
@@ -52,6 +53,8 @@ class NumaCache(NodeStateCache[Allocation, _PodAllocation, CachedNode]):
         super().__init__()
         self.plain: Bools = np.zeros(0, np.bool_)
         self.valid: Bools = np.zeros(0, np.bool_)
+        self.aligned: Bools = np.zeros(0, np.bool_)
+        self.fixed: Bools = np.zeros(0, np.bool_)
         self.max_pods = 1
         self._nodes: NodesWithObjects[NodeResourceTopology] = NodesWithObjects()
         self._options: dict[int, NodeOptions] = {}
@@ -146,11 +149,15 @@ class NumaCache(NodeStateCache[Allocation, _PodAllocation, CachedNode]):
         ratios = (options.ratios.get("cpu", 1), options.node_ratios.get("cpu", 1))
         self.plain[row] = not wishes and max(ratios) <= 1
         self.valid[row] = options.topology.valid
+        self.aligned[row] = bool(options.numa_policy)
+        self.fixed[row] = options.numa_policy in policy_names.FIXED
 
     def _reach(self, size: int) -> None:
         super()._reach(size)
         if len(self.plain) < len(self._numbers):
-            self.plain, self.valid = (longer(array, len(self._numbers)) for array in (self.plain, self.valid))
+            self.plain, self.valid, self.aligned, self.fixed = (
+                longer(array, len(self._numbers)) for array in (self.plain, self.valid, self.aligned, self.fixed)
+            )
 
 
 def _age(pod_allocation: _PodAllocation) -> tuple[int, str]:

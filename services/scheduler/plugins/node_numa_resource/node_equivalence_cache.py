@@ -4,8 +4,9 @@ A filter result, a score and an allocation depend on the state and the class alo
 node.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
+from services.scheduler.plugins.helper.numa_alignment import ZoneOffer
 from services.scheduler.plugins.node_numa_resource.choose_cpus_and_zones import NumaNode
 from services.scheduler.plugins.node_numa_resource.filter_score_reserve_on_one_node import NodeAdmission
 from services.scheduler.plugins.node_numa_resource.node_cpu_and_zone_options import NodeOptions
@@ -34,14 +35,21 @@ class CachedNode:
         self.number = number
         self._admissions: dict[Hashable, NodeAdmission] = {}
 
-    def admission(self, class_requirements: PodClassRequirements, strategies: Strategies) -> NodeAdmission:
-        """The admission of a class to a node in this state."""
-        admission = self._admissions.get(class_requirements.key)
+    def admission(
+        self, class_requirements: PodClassRequirements, strategies: Strategies, beside: Sequence[ZoneOffer] = ()
+    ) -> NodeAdmission:
+        """The admission of a class to a node in this state.
+
+        Args:
+            beside: what other plugins offer to the class there.
+        """
+        key = (class_requirements.key, *(offer.key for offer in beside)) if beside else class_requirements.key
+        admission = self._admissions.get(key)
         if admission is None:
             if len(self._admissions) >= MAX_CLASSES:
                 self._admissions.clear()
-            admission = self._admissions[class_requirements.key] = NodeAdmission(
-                class_requirements.requirements, self.node, strategies
+            admission = self._admissions[key] = NodeAdmission(
+                class_requirements.requirements, self.node, strategies, beside
             )
         return admission
 

@@ -20,6 +20,8 @@ NODE_NONE = "None"
 BEST_EFFORT = "BestEffort"
 RESTRICTED = "Restricted"
 SINGLE_NUMA = "SingleNUMANode"
+FIXED = (RESTRICTED, SINGLE_NUMA)
+"""Policies by which the filter decides the affinity; that of BestEffort is decided for the chosen node alone."""
 NUMA_POLICIES = ("", BEST_EFFORT, RESTRICTED, SINGLE_NUMA)
 
 REQUIRED = "Required"
