@@ -31,7 +31,7 @@ from services.scheduler.shadow.follow import Shadow
 from services.scheduler.state.other_watched_resources import NETWORK_TOPOLOGIES, RESERVATIONS
 from services.scheduler.state.scheduler_state import FOLDED, SchedulerState
 from shared.domain.config_rejection import rejection_events
-from shared.domain.reservation_gates import reservation_gates
+from shared.domain.scheduler_gates import scheduler_gates
 from shared.events import Draft
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
@@ -109,7 +109,7 @@ def _prepare(view: SchedulerState) -> Prepared:
         settings.shadow_scheduler,
         believes_annotations=settings.believes_annotations,
         by_sub_priority=settings.by_sub_priority,
-        reservation_gates=reservation_gates(settings.feature_gates),
+        scheduler_gates=scheduler_gates(settings.feature_gates),
         backfill=settings.backfill,
     )
     return Prepared(cache, view.config_digest, settings)

@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from services.scheduler.framework.config.decision_settings import DecisionSettings
-from shared.domain.reservation_gates import reservation_gates
+from shared.domain.scheduler_gates import scheduler_gates
 from shared.runtime.http_access import Access
 from shared.runtime.http_server import Ports
 from shared.settings import Settings
@@ -94,7 +94,7 @@ class SchedulerSettings(Settings, frozen=True, kw_only=True):
     feature_gates: Annotated[
         str,
         Meta(
-            description="gates of Reservations as Name=true,...: OmitNodeLabelsForReservation, SkipReservationFitsNode"
+            description="gates as Name=true,...: OmitNodeLabelsForReservation, SkipReservationFitsNode, DevicePluginAdaption"
         ),
     ] = ""
 
@@ -113,7 +113,7 @@ class SchedulerSettings(Settings, frozen=True, kw_only=True):
             self.extender_profile,
             self.believes_annotations,
             self.by_sub_priority,
-            feature_gates=",".join(f"{name}=true" for name in sorted(reservation_gates(self.feature_gates))),
+            feature_gates=",".join(f"{name}=true" for name in sorted(scheduler_gates(self.feature_gates))),
             open_ports=" ".join(ports.addresses()) if ports.access.is_open else "",
             backfill=self.backfill,
         )

@@ -153,7 +153,7 @@ class World:
         self.backfill = backfill
         self.believes_annotations = believes_annotations
         self.by_sub_priority = by_sub_priority
-        self.reservation_gates: frozenset[str] = frozenset()
+        self.scheduler_gates: frozenset[str] = frozenset()
         self.logs: dict[str, list[RecordedEvent]] = {"cluster": [], "scheduling": []}
         self.view = SchedulerState()
         self.cache: CycleInputs | None = None
@@ -217,7 +217,7 @@ class World:
                 config_of(self.view).profiles,
                 believes_annotations=self.believes_annotations,
                 by_sub_priority=self.by_sub_priority,
-                reservation_gates=self.reservation_gates,
+                scheduler_gates=self.scheduler_gates,
                 backfill=self.backfill,
             )
         return self.cache

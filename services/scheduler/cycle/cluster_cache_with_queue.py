@@ -47,7 +47,7 @@ class CycleInputs(ClusterCache):
         *,
         believes_annotations: bool = False,
         by_sub_priority: bool = True,
-        reservation_gates: frozenset[str] = frozenset(),
+        scheduler_gates: frozenset[str] = frozenset(),
         checks_reports: bool = True,
         backfill: bool = False,
     ) -> None:
@@ -59,7 +59,7 @@ class CycleInputs(ClusterCache):
             believes_annotations: allocations in the annotations of pods that this scheduler did not place are believed,
                 as they are where another scheduler of Koordinator's kind places pods.
             by_sub_priority: see `SchedulingQueue`.
-            reservation_gates: the feature gates of Reservations that are on.
+            scheduler_gates: the feature gates that are on.
             checks_reports: see `ClusterCache`.
             backfill: pods pass a waiting unit only where its planned start does not move.
         """
@@ -90,7 +90,7 @@ class CycleInputs(ClusterCache):
             believes_annotations=believes_annotations or bool(shadowed),
             checks_reports=checks_reports,
         )
-        self.cluster_objects.reservations.gates = reservation_gates
+        self.cluster_objects.reservations.gates = scheduler_gates
 
     def expired_holds(self, now_ns: int) -> list[ReleasedPod]:
         """Returns the pods that waited too long with a node for others of their unit."""

@@ -5,15 +5,18 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.state.scheduler_state import SchedulerState
+from shared.domain.scheduler_gates import DEVICE_PLUGINS
 from shared.events import RecordedEvent
 from shared.events.cluster import ObjectDeleted, ObjectObserved
 from shared.events.intents import EvictionRequested
 from shared.events.scheduling import PodPlaced
+from shared.kube.device import GPU_MODEL, GPU_VENDOR
 from shared.kube.gpu_templates import CONFIG_MAP, KEY
 from shared.kube.pod import Pod
 from shared.kube.resource_names import DEVICES
@@ -304,3 +307,36 @@ def test_an_undone_step_leaves_the_same_results(requests: Sequence[Mapping[str, 
                     transaction.place(probe, probe.pod_class, row, allocation)
     transaction.undo(mark)
     assert seen() == before
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        ({}, {}),
+        (
+            {GPU_VENDOR: "huawei", GPU_MODEL: "Ascend-910B"},
+            {"predicate-time": "NOW", "huawei.com/npu-core": "0,1"},
+        ),
+        (
+            {GPU_VENDOR: "huawei", GPU_MODEL: "Ascend-310P3-300I-DUO"},
+            {"predicate-time": "NOW", "huawei.com/Ascend310P": "Ascend310P-0,Ascend310P-1"},
+        ),
+    ],
+)
+def test_the_gate_adds_what_device_plugins_read(labels: Mapping[str, str], expected: Mapping[str, str]) -> None:
+    for gates in (frozenset[str](), frozenset((DEVICE_PLUGINS,))):
+        world = World()
+        world.scheduler_gates = gates
+        world.observe(devices("n", 4, labels=labels))
+        world.add_node(gpu_node("n", 4))
+        (placed,) = (r.event for r in schedule(world, gpu_pod("p", {GPU: "200"})) if isinstance(r.event, PodPlaced))
+        added = {name: text for name, text in placed.annotations.items() if name != DEVICE_ALLOCATED}
+        if not gates:
+            assert added == {}
+            continue
+        moment = added.pop("scheduling.koordinator.sh/bind-timestamp")
+        assert int(moment) == world.now_ns
+        assert added == {
+            "scheduling.koordinator.sh/gpu-minors": "0,1",
+            **{name: text.replace("NOW", moment) for name, text in expected.items()},
+        }

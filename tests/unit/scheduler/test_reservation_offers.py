@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from services.scheduler.plugins.reservation import offers_as_arrays
 from services.scheduler.plugins.reservation.choose_reservation_on_node import offer_of
 from shared.domain.reservation import ORDER, RESTRICTED
-from shared.domain.reservation_gates import SKIP_FITS_NODE
+from shared.domain.scheduler_gates import SKIP_FITS_NODE
 from shared.events import Event
 from shared.events.scheduling import PodPlaced
 from shared.kube.system_annotations import RESERVATION_ALLOCATED
@@ -69,7 +69,7 @@ def _reservation(number: int, drawn: Mapping[str, Any]) -> Json:
 def _records(cpus: list[int], held: list[Json], waiting: list[Json], batch: int, gates: frozenset[str]) -> list[Event]:
     """Returns all events of the cycles that place the pods."""
     world = World()
-    world.reservation_gates = gates
+    world.scheduler_gates = gates
     for number, cpu in enumerate(cpus):
         world.add_node(node(f"n{number}", cpu=str(cpu), memory="8Gi", pods="6"))
     for number, drawn in enumerate(held):

@@ -20,7 +20,7 @@ class DecisionSettings(msgspec.Struct, frozen=True):
         backfill: pods pass a waiting gang only where its planned start does not move.
         open_ports: addresses at which every caller may request bindings and evictions, separated by spaces: decisions
             may then be those of anybody who reaches them. `koord doctor` reads it.
-        feature_gates: the gates of Reservations that are on, as `Name=true,...`.
+        feature_gates: the feature gates that are on, as `Name=true,...`.
     """
 
     batch_size: int = 256

@@ -3,6 +3,7 @@
 from services.scheduler.framework.plugin_spec import Normalize, PluginSpec, Point
 from services.scheduler.framework.reasons import ReasonText
 from services.scheduler.plugins.device_share.args import UNUSED_ARGS, read_device_args
+from services.scheduler.plugins.device_share.device_plugin_annotations import NAMES as DEVICE_PLUGIN_NAMES
 from services.scheduler.plugins.helper.scheduling_hint_annotation import UNREADABLE_ANNOTATION
 from services.scheduler.state.cluster_event import ClusterEvent
 from shared.kube import resource_names
@@ -79,6 +80,6 @@ SPEC = PluginSpec(
     reserves=True,
     joins=("NodeNUMAResource",),
     reads=(resource_names.DEVICES,),
-    annotations=(DEVICE_ALLOCATED,),
+    annotations=(DEVICE_ALLOCATED, *DEVICE_PLUGIN_NAMES),
     view="nodes",
 )

@@ -19,6 +19,7 @@ from services.scheduler.plugins.device_share.admission_to_one_node import (
     matched_templates,
 )
 from services.scheduler.plugins.device_share.allocation_annotation import allocation_of, annotation_for
+from services.scheduler.plugins.device_share.device_plugin_annotations import device_plugin_annotations
 from services.scheduler.plugins.device_share.device_usage import Allocation, DeviceUsage, Lifted
 from services.scheduler.plugins.device_share.node_cache import CachedDevices, DeviceCache, Templates
 from services.scheduler.plugins.device_share.offer_below_numa_nodes import DeviceOffer
@@ -31,6 +32,7 @@ from services.scheduler.plugins.helper.rejections import CycleRejections, Reject
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import Assignment, PodRecord
 from shared.domain.reservation import RESTRICTED
+from shared.domain.scheduler_gates import DEVICE_PLUGINS
 from shared.kube.system_annotations import DEVICE_ALLOCATED
 
 _NO_TEMPLATE = Rejection((Reason("NoGpuTemplate"),), unresolvable=True)
@@ -46,7 +48,10 @@ class DeviceState(PluginCycleState):
         rejections: CycleRejections,
         snapshot: CycleSnapshot,
         device_cache: DeviceCache,
+        now_ns: int,
     ) -> None:
+        self._now_ns = now_ns
+        self._for_device_plugins = DEVICE_PLUGINS in snapshot.cluster_objects.reservations.gates
         self._settings = settings
         self._requests = requests
         self._rejections = rejections
@@ -255,7 +260,11 @@ class DeviceState(PluginCycleState):
         allocation = self._reserved(requested, row, numas_in(mask))
         if isinstance(allocation, Rejection):
             return self._rejections.id_of(allocation)
-        return {DEVICE_ALLOCATED: annotation_for(pod_class.pod, allocation, self._cache.devices(row).ids)}
+        devices = self._cache.devices(row)
+        found = {DEVICE_ALLOCATED: annotation_for(pod_class.pod, allocation, devices.ids)}
+        if self._for_device_plugins:
+            found |= device_plugin_annotations(allocation, devices.vendor, devices.model, self._now_ns)
+        return found
 
     def _reserved(self, requested: RequestedDevices, row: int, numas: frozenset[int] | None) -> Allocation | Rejection:
         """The devices of a pod, below some NUMA nodes; of the Reservation that it uses, those that this holds come first."""

@@ -40,10 +40,12 @@ class DeviceShare(Plugin):
         """Devices and allocations of nodes, by row."""
         return DeviceCache()
 
-    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginCycleState:  # noqa: ARG002
+    def new_state(self, snapshot: CycleSnapshot, plugin_cache: PluginCache | None, now_ns: int) -> PluginCycleState:
         """The state, which counts the allocations of the cycle."""
         assert isinstance(plugin_cache, DeviceCache), "the index hands back what new_cache made"
-        return DeviceState(self.settings, self.requests, CycleRejections(self.rejections), snapshot, plugin_cache)
+        return DeviceState(
+            self.settings, self.requests, CycleRejections(self.rejections), snapshot, plugin_cache, now_ns
+        )
 
     def reasons(self, pod_class: PodClass, result: int) -> tuple[Reason, ...]:  # noqa: ARG002
         """The first reason that applies."""

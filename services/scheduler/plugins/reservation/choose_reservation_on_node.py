@@ -13,7 +13,7 @@ from services.scheduler.plugins.reservation.args import ReservationArgs
 from services.scheduler.plugins.reservation.reservations_a_pod_may_use import Wish
 from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.domain.reservation import RESTRICTED
-from shared.domain.reservation_gates import SKIP_FITS_NODE
+from shared.domain.scheduler_gates import SKIP_FITS_NODE
 
 NATIVE = ("cpu", "memory", "ephemeral-storage")
 """Resources that are checked whether the pod requests them or not."""

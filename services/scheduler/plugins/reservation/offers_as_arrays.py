@@ -26,7 +26,7 @@ from services.scheduler.kernels.reservation_offers import (
 from services.scheduler.plugins.reservation.args import ReservationArgs
 from services.scheduler.plugins.reservation.choose_reservation_on_node import NATIVE, is_considered, is_restricted
 from services.scheduler.state.pod_equivalence_class import PodClass
-from shared.domain.reservation_gates import SKIP_FITS_NODE
+from shared.domain.scheduler_gates import SKIP_FITS_NODE
 
 LARGEST = 1 << 50
 """Upper bound of what Reservations hold, so that sums and percentages stay within int64."""

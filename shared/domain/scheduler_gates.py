@@ -1,4 +1,4 @@
-"""Feature gates of Reservations, by upstream's names; all are off by default.
+"""Feature gates of the scheduler, by upstream's names; all are off by default.
 
 Source: spec/scheduler-workloads.md 5; upstream pkg/features/scheduler_features.go.
 """
@@ -15,14 +15,17 @@ NodeResourcesFit does."""
 LAZY_RESTORE = "LazyReservationRestore"
 """Decides when upstream restores capacity; no result depends on it."""
 
-KNOWN = (LAZY_RESTORE, OMIT_NODE_LABELS, SKIP_FITS_NODE)
+DEVICE_PLUGINS = "DevicePluginAdaption"
+"""Pods with devices get the annotations by which device plugins of vendors find them."""
+
+KNOWN = (LAZY_RESTORE, OMIT_NODE_LABELS, SKIP_FITS_NODE, DEVICE_PLUGINS)
 
 
 class BadGates(KoordError):
     """A text of feature gates that cannot be used."""
 
 
-def reservation_gates(text: str) -> frozenset[str]:
+def scheduler_gates(text: str) -> frozenset[str]:
     """Returns the gates that are on.
 
     Args:

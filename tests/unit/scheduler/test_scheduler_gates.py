@@ -1,11 +1,11 @@
-"""Feature gates of Reservations."""
+"""Feature gates of the scheduler, as far as they concern Reservations, and their record."""
 
 import json
 
 import pytest
 
 from services.scheduler.settings import SchedulerSettings
-from shared.domain.reservation_gates import OMIT_NODE_LABELS, SKIP_FITS_NODE, BadGates, reservation_gates
+from shared.domain.scheduler_gates import OMIT_NODE_LABELS, SKIP_FITS_NODE, BadGates, scheduler_gates
 from shared.events import RecordedEvent
 from shared.events.scheduling import PodPlaced
 from shared.kube.system_annotations import RESERVATION_ALLOCATED
@@ -17,7 +17,7 @@ AFFINITY = "scheduling.koordinator.sh/reservation-affinity"
 
 def world_of(*gates: str) -> World:
     world = World()
-    world.reservation_gates = frozenset(gates)
+    world.scheduler_gates = frozenset(gates)
     world.add_node(node("a", cpu="10", labels={"zone": "x"}))
     world.read()
     return world
@@ -71,8 +71,8 @@ def test_gates_are_recorded_in_one_order_and_unknown_ones_are_named() -> None:
     given = f"{SKIP_FITS_NODE}=true, {OMIT_NODE_LABELS}=TRUE,LazyReservationRestore=false"
     recorded = SchedulerSettings(feature_gates=given).decision_settings().feature_gates
     assert recorded == f"{OMIT_NODE_LABELS}=true,{SKIP_FITS_NODE}=true"
-    assert reservation_gates(recorded) == {OMIT_NODE_LABELS, SKIP_FITS_NODE}
+    assert scheduler_gates(recorded) == {OMIT_NODE_LABELS, SKIP_FITS_NODE}
     with pytest.raises(BadGates, match="there is no gate 'Other'; known are"):
-        reservation_gates("Other=true")
+        scheduler_gates("Other=true")
     with pytest.raises(BadGates, match="give OmitNodeLabelsForReservation=true or"):
-        reservation_gates(f"{OMIT_NODE_LABELS}=1")
+        scheduler_gates(f"{OMIT_NODE_LABELS}=1")
