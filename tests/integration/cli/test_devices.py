@@ -2,18 +2,26 @@
 
 import asyncio
 import json
+import re
 import time
+from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
+from cli.simulate import kube_objects
 from shared.events import Draft
+from shared.events.cluster import ObjectObserved
 from shared.kube.instants import SECOND, instant_text
+from shared.kube.resource_names import DEVICES
 from tests.integration.cli.recorded_log import Log, append, run
 from tests.integration.cli.recorded_world import begin, write
 from tests.support.device_machines import GPU, RDMA, devices, gpu_node, gpu_pod
 from tests.support.scheduling_world import World, node
 
 HOUR_NS = 3600 * SECOND
+DOCUMENT = (Path(__file__).parents[3] / "docs" / "devices.md").read_text()
 
 
 def _world() -> World:
@@ -83,3 +91,42 @@ async def test_a_wrong_name_is_answered_with_those_there_are(log: Log) -> None:
     result = await run(log, "devices", "b")
     assert result.exit_code == 1
     assert "there is no node with a Device 'b'" in result.stderr
+
+
+def _world_of_the_document(folder: Path) -> World:
+    """The node of docs/devices.md with three of its pods; a card fails before the last one, which finds none."""
+    files = dict(re.findall(r"```yaml\n# (\S+)\n(.*?)```", DOCUMENT, re.DOTALL))
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    world = World()
+    world.now_ns = time.time_ns() - 2 * HOUR_NS
+    begin(world, "cluster", "scheduling")
+    nodes = kube_objects.read_nodes(folder / "nodes.yaml")
+    for each in nodes:
+        world.add_node(each)
+    (device,) = kube_objects.read_devices(folder / "nodes.yaml")
+    world.observe(ObjectObserved(resource=DEVICES, name="gpu-1", uid="device", object=device))
+    pods = {each.metadata.name: each for each in kube_objects.read_pods(folder / "pods.yaml", nodes)}
+    for name in ("notebook", "training", "late"):
+        if name == "late":
+            world.observe(
+                ObjectObserved(resource=DEVICES, name="gpu-1", uid="device", object=_without(device, "GPU-1"))
+            )
+        spec = msgspec.structs.replace(pods[name].spec, scheduler_name="koord-scheduler")
+        world.add_pod(msgspec.structs.replace(pods[name], spec=spec))
+        world.read()
+        world.cycles()
+    return world
+
+
+def _without(device: dict[str, Any], card: str) -> dict[str, Any]:
+    """Returns a Device in which a card is unhealthy."""
+    cards = [{**each, "health": each["id"] != card} for each in device["spec"]["devices"]]
+    return {**device, "spec": {"devices": cards}}
+
+
+async def test_the_drawing_of_the_document_is_what_the_command_prints(database: str, tmp_path: Path) -> None:
+    await write(await asyncio.to_thread(_world_of_the_document, tmp_path), database)
+    (printed,) = re.findall(r"```text\n\$ koord devices gpu-1\n(.*?)```", DOCUMENT, re.DOTALL)
+    result = await run(Log(database), "devices", "gpu-1")
+    assert result.stdout == printed, result.stderr
