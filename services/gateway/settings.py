@@ -41,7 +41,7 @@ class GatewaySettings(Settings, frozen=True, kw_only=True):
     evictions_per_namespace: Annotated[int, Meta(ge=1, description="evictions in one namespace in a window")] = 150
     evictions_per_cluster: Annotated[int, Meta(ge=1, description="evictions in a window")] = 500
     eviction_breaker: Annotated[
-        int, Meta(ge=1, description="so many evictions that wait for budget hold all: koord evictions release")
+        int, Meta(ge=1, description="so many pods whose evictions wait for budget hold all: koord evictions release")
     ] = 500
     backoff_s: Annotated[
         float, Meta(gt=0, description="first pause after the server was busy; it grows with each retry")

@@ -220,7 +220,11 @@ async def site(own_cluster: StartCluster, tmp_path: Path) -> AsyncIterator[tuple
     cluster = await asyncio.to_thread(own_cluster, installed=True)
     await asyncio.to_thread(cluster.create_namespace, "teams")
     await asyncio.to_thread(make_nodes, cluster, NODES)
-    env = {"quota-ledger": {"KOORD_QUOTA_LEDGER_REVOKE": "true", "KOORD_QUOTA_LEDGER_REVOKE_AFTER_S": "1"}}
+    env = {
+        "quota-ledger": {"KOORD_QUOTA_LEDGER_REVOKE": "true", "KOORD_QUOTA_LEDGER_REVOKE_AFTER_S": "1"},
+        # Eighty small pods of one quota are evicted in a step, more than the budget of a node and of the namespace.
+        "gateway": {"KOORD_GATEWAY_EVICTION_WINDOW_S": "60"},
+    }
     async with running(cluster, tmp_path, env, more=("quota-ledger",)) as system:
         yield cluster, system
 

@@ -1,13 +1,13 @@
 """The budget of evictions: all services' evictions pass it, so that a mistake of one of them stays small.
 
 Per node, workload, namespace and cluster, at most a number of pods is evicted within a window. An eviction beyond it is
-paused (`EvictionPaused`): it stays due, and has its one outcome later. When too many wait at once, a breaker holds
+paused (`EvictionPaused`): it stays due, and has its one outcome later. When too many pods wait at once, a breaker holds
 all evictions until an operator releases them, since many at once are rather a fault than an intention.
 
 Pure: what was evicted is in the State (`PodEvicted`), and time is an argument.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -135,7 +135,7 @@ class Limits(NamedTuple):
     """Evictions within a window.
 
     Attributes:
-        breaker: so many paused evictions hold all.
+        breaker: so many pods with a paused eviction hold all.
     """
 
     window_s: float
@@ -185,8 +185,18 @@ def _scopes(one: Evicted) -> tuple[tuple[str, str], ...]:
     return ("node", one.node), ("workload", workload), ("namespace", one.namespace), ("cluster", "all")
 
 
-def breaks(record: EvictionRecord, more: int, limits: Limits) -> bool:
-    """Reports whether the breaker holds all evictions: so many were paused since the newest release, and still wait."""
+def breaks(record: EvictionRecord, pausing: Iterable[Cause], pod_of: Callable[[Cause], str], limits: Limits) -> bool:
+    """Reports whether the breaker holds all evictions: those of so many pods were paused since the newest release, and
+    still wait.
+
+    A pod counts once: the quota ledger requests the same evictions again while its quota is overused, and agents while
+    their node is short.
+
+    Args:
+        pausing: evictions whose pause the State does not have yet.
+        pod_of: returns the uid of an eviction's pod.
+    """
     if record.hold is not None:
         return False
-    return sum(each.seq > record.released_seq for each in record.paused.values()) + more >= limits.breaker
+    since = (cause for cause, each in record.paused.items() if each.seq > record.released_seq)
+    return len({pod_of(cause) for cause in (*since, *pausing)}) >= limits.breaker

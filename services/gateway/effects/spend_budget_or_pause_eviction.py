@@ -119,10 +119,16 @@ class EvictionPauses:
         return True
 
     def break_if_many(self, state: GatewayState) -> None:
-        """Holds all evictions when too many wait."""
+        """Holds all evictions when those of too many pods wait."""
         record = state.evictions
-        more = sum(cause not in record.paused for cause in self._pausing)
-        if not more or record.switched_seq == self._held_after or not breaks(record, more, self._limits):
+
+        def pod_of(cause: Cause) -> str:
+            intent = state.intents.one_shots.get(cause)
+            return intent.pod_uid if intent is not None else str(cause)
+
+        if record.switched_seq == self._held_after or self._pausing.keys() <= record.paused.keys():
+            return
+        if not breaks(record, self._pausing, pod_of, self._limits):
             return
         self._held_after = record.switched_seq
         log.error("evictions are held: too many wait for budget", extra={"limit": self._limits.breaker})

@@ -121,12 +121,47 @@ def test_a_hold_pauses_all_until_it_is_released() -> None:
     assert admit(record_of((1, held), (2, EvictionsReleased(by="ops", reason="fine"))), 3) == ""
 
 
+def breaks_with(record: EvictionRecord, *pausing: int, pods: int = 9) -> bool:
+    """Returns the breaker's decision while these evictions are being paused, each of one of so many pods."""
+    causes = [Cause("quota", number) for number in pausing]
+    return breaks(record, causes, lambda cause: f"u{cause.seq % pods}", LIMITS)
+
+
 def test_the_breaker_counts_what_waits_since_the_newest_release() -> None:
     paused = EvictionPaused(pod="shop/web", pod_uid="u", reason="node")
     record = record_of((1, paused), (2, paused))
-    assert not breaks(record, 0, LIMITS)
-    assert breaks(record, 1, LIMITS)
-    assert not breaks(record_of((1, paused), (2, paused), (3, EvictionsReleased(by="o", reason=""))), 1, LIMITS)
+    assert not breaks_with(record)
+    assert breaks_with(record, 5)
+    assert not breaks_with(record_of((1, paused), (2, paused), (3, EvictionsReleased(by="o", reason=""))), 5)
+
+
+def test_the_breaker_counts_a_pod_once_however_often_its_eviction_is_requested() -> None:
+    paused = EvictionPaused(pod="shop/web", pod_uid="u", reason="node")
+    record = record_of(*((1, paused) for _ in range(40)))
+    assert not breaks_with(record, 41, 42, pods=2)
+    assert breaks_with(record, 41, 42, pods=3)
+
+
+def drafted_with(names: tuple[str, ...]) -> list[str]:
+    """Returns the types that are drafted when the evictions of these pods, one after another, are requested at once."""
+    log = Log()
+    for name in dict.fromkeys(names):
+        log.append("cluster", observed(name))
+    intents = [EvictionRequested(pod=f"shop/{name}", pod_uid=f"uid-of-{name}", reason="r") for name in names]
+    causes = [log.append("quota", intent) for intent in intents]
+    state = state_after(log.in_order([]))
+    drafts: list[Draft] = []
+    pauses = EvictionPauses(LIMITS._replace(node=1), drafts.append)
+    pauses.begin_round(state, 1)
+    assert [pauses.must_wait(state, *each) for each in zip(causes, intents, strict=True)].count(False) == 1
+    pauses.break_if_many(state)
+    return [type(draft.event).__name__ for draft in drafts]
+
+
+def test_evictions_that_are_requested_again_while_they_wait_hold_no_others() -> None:
+    again = ("a", "b", "c", *("b", "c") * 5)
+    assert set(drafted_with(again)) == {"EvictionPaused"}
+    assert drafted_with(("a", "b", "c", "d"))[-1] == "EvictionsHeld"
 
 
 def test_an_eviction_spends_the_budget_of_the_node_to_which_its_pod_was_bound_before_any_watch_showed_that() -> None:
