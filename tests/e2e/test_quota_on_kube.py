@@ -150,6 +150,11 @@ async def make_quota(teams: Teams) -> None:
     await teams.call("POST", teams.quotas(), leaf("o2-l1", "o2-d0"))
 
 
+BUDGETS = ("S_PER_NODE", "S_PER_WORKLOAD", "S_PER_NAMESPACE", "S_PER_CLUSTER", "_BREAKER")
+
+STEP_S = 3_000
+"""Longest time of a step, on a machine that is busy with other work."""
+
 STEPS: dict[str, Step] = {
     "one team alone borrows": alone,
     "all five want 12,000": want(6000, *REQUESTING),
@@ -222,14 +227,15 @@ async def site(own_cluster: StartCluster, tmp_path: Path) -> AsyncIterator[tuple
     await asyncio.to_thread(make_nodes, cluster, NODES)
     env = {
         "quota-ledger": {"KOORD_QUOTA_LEDGER_REVOKE": "true", "KOORD_QUOTA_LEDGER_REVOKE_AFTER_S": "1"},
-        # Eighty small pods of one quota are evicted in a step, more than the budget of a node and of the namespace.
-        "gateway": {"KOORD_GATEWAY_EVICTION_WINDOW_S": "60"},
+        # Two nodes that are lost take half of all pods: on a slow machine their quotas are revoked before their pods are
+        # removed. The budgets of evictions have tests of their own.
+        "gateway": {f"KOORD_GATEWAY_EVICTION{name}": str(10**6) for name in BUDGETS},
     }
     async with running(cluster, tmp_path, env, more=("quota-ledger",)) as system:
         yield cluster, system
 
 
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(14_400)
 @pytest.mark.parametrize(
     ("pod_milli", "count"),
     [pytest.param(1000, 4, id="short"), pytest.param(25, 200, id="long", marks=pytest.mark.soak)],
@@ -250,7 +256,7 @@ async def test_five_teams_share_forty_quotas_whatever_is_killed(
                 await STEPS[row.step](teams)
                 await kills.another()
                 due = expected(row, teams)
-                assert await teams.settled(due) == due, row.step
+                assert await teams.settled(due, STEP_S) == due, row.step
                 assert sum(row.runtimes.values()) == min(row.shared, sum(teams.requests.values()))  # nothing lies idle
                 print(f"round {rounds + 1}, {row.step}: after {kills.done} kills", flush=True)
             rounds += 1
