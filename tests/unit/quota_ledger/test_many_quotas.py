@@ -12,6 +12,7 @@ from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state.ledger_state import LedgerState
 from shared.domain.quota_charge import ChargeRequest
 from shared.events import Event, RecordedEvent
+from shared.events.quota import RuntimeRecomputed
 from shared.kube.instants import SECOND
 from tests.support.executed_lines import steps_of
 from tests.support.quota_logs import node, pod, quota
@@ -71,6 +72,24 @@ def test_quotas_beside_that_of_another_tenant_cost_its_arrivals_only_the_record_
     assert its_charge == few_charge
     assert sum(size != before[name] for name, size in runtimes(state).items()) == MANY + 1
     assert arrival - few_arrival < 12 * (MANY - FEW)
+
+
+def test_pods_that_arrive_while_many_runtimes_are_recorded_share_the_next_record() -> None:
+    """So a tenant's pods wait for two such records at most, however many arrive."""
+
+    def steps_of_arrivals(quotas: int, pods: int) -> int:
+        state = flooded(quotas, "", SCARCE)
+
+        def arrive() -> list[RecordedEvent]:
+            fold(state, "cluster", *(pod(f"p{number}", "mine", "1") for number in range(pods)))
+            return caught_up(state, LedgerSettings(), 1)
+
+        records, lines = steps_of(arrive)
+        assert [type(record.event) for record in records].count(RuntimeRecomputed) == 1
+        return lines
+
+    few, many = (steps_of_arrivals(quotas, 9) - steps_of_arrivals(quotas, 3) for quotas in (FEW, MANY))
+    assert many < 2 * few
 
 
 def test_the_statuses_of_many_quotas_are_written_in_parts_between_which_charges_are_decided() -> None:
