@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -70,6 +70,7 @@ class Agent:
         slo_informer: the NodeSLO in force.
         qos_manager: runs the strategies after each cycle; None: this agent only reports.
         predictor: trains on each cycle; None: nothing is predicted.
+        more_gauges: of parts that run beside the cycle.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class Agent:
         self.slo_informer = slo_informer
         self.qos_manager: QosManager | None = None
         self.predictor: PredictServer | None = None
+        self.more_gauges: list[Callable[[], Iterator[Gauge]]] = []
         self._pods_requested_s = -PODS_REQUEST_INTERVAL_S
         self._failed: set[str] = set()
         self._settings = settings
@@ -139,7 +141,11 @@ class Agent:
             slo=slo.position if slo else None,
             slo_refused=self.slo_informer.refused,
             enforcement=self.qos_manager.enforcement if self.qos_manager is not None else None,
-            gauges=(*self._gauges(), *(self.qos_manager.gauges() if self.qos_manager is not None else ())),
+            gauges=(
+                *self._gauges(),
+                *(self.qos_manager.gauges() if self.qos_manager is not None else ()),
+                *(gauge for gauges in self.more_gauges for gauge in gauges()),
+            ),
         )
 
     def _gauges(self) -> Iterator[Gauge]:

@@ -36,6 +36,9 @@ DEFAULTS: Mapping[str, bool] = {
     "TerwayQoS": False,
     "TCNetworkQoS": False,
     "Resctrl": False,
+    "GPUEnvInject": False,
+    "RDMADeviceInject": False,
+    "HamiCoreVGPUMonitor": False,
 }
 """The gates of this agent with their defaults."""
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+HOOK_GATES = ("GPUEnvInject", "RDMADeviceInject")
+"""Gates of hooks that act before a container starts."""
 DRAIN_S = 5.0
 """Seconds at the end for the last report to be accepted."""
 
@@ -87,9 +89,11 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
     measuring = asyncio.create_task(agent.run(), name="measure")
     sending = asyncio.create_task(transport.run(), name="carry")
     finding = asyncio.create_task(devices.run(), name="devices")
+    hooking = asyncio.create_task(_run_hooks(agent, settings, gates, pods), name="hooks")
     drained = asyncio.create_task(draining.wait())
     try:
-        done, _ = await asyncio.wait({measuring, sending, finding, drained}, return_when=asyncio.FIRST_COMPLETED)
+        running = {measuring, sending, finding, hooking, drained}
+        done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
         for ended in done:
             await ended
         await cancel_and_wait(measuring)  # its end queues the last report
@@ -99,7 +103,7 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
             async with asyncio.timeout(DRAIN_S):
                 await _wait_for_outbox(outbox, transport)
     finally:
-        await cancel_and_wait(measuring, sending, finding, drained)
+        await cancel_and_wait(measuring, sending, finding, hooking, drained)
         await transport.close()
         collector.close()
         cold.stop()
@@ -135,6 +139,20 @@ def _start_qos_manager(
         interval_s=settings.collect_interval_s,
     )
     return pods
+
+
+async def _run_hooks(
+    agent: Agent, settings: AgentSettings, gates: dict[str, bool], pods: NodePodsInformer | None
+) -> None:
+    """Serves the container runtime; waits where no gate needs it."""
+    if pods is None or not any(gates[name] for name in HOOK_GATES):
+        await asyncio.Event().wait()
+        return
+    from services.node_agent.nri.node_hooks import nri_client
+
+    client = nri_client(settings, gates, pods)
+    agent.more_gauges.append(client.gauges)
+    await client.run()
 
 
 def _transport(

@@ -73,6 +73,16 @@ class AgentSettings(Settings, frozen=True, kw_only=True):
         Meta(description="folder of the files in which device daemons list accelerators, for the gate Accelerators"),
     ] = "/var/run/koordlet/xpu-device-infos/"
     device_infos_only: Annotated[bool, Meta(description="never call NVIDIA's library")] = False
+    nri_socket: Annotated[
+        str, Meta(description="the container runtime's NRI socket, for the gates GPUEnvInject and RDMADeviceInject")
+    ] = "/var/run/nri/nri.sock"
+    hook_failure_policy: Annotated[
+        Literal["Ignore", "Fail"],
+        Meta(description="a hook that fails: Ignore starts the container without it, Fail does not create it"),
+    ] = "Ignore"
+    hami_core_library: Annotated[str, Meta(description="HAMi-core's library on the host, for shared GPUs")] = (
+        "/usr/local/vgpu/libvgpu.so"
+    )
     enforce: Annotated[bool, Meta(description="run the strategies; false: only report")] = True
     features: Annotated[
         str, Meta(description="feature gates that differ from the defaults: CPUEvict=true,CPUBurst=false")

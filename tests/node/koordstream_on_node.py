@@ -77,12 +77,17 @@ class Site(NamedTuple):
 
 @asynccontextmanager
 async def site(
-    node: RealNode, folder: Path, agent: Mapping[str, str] | None = None, **documents: Any
+    node: RealNode,
+    folder: Path,
+    agent: Mapping[str, str] | None = None,
+    more: Mapping[str, Mapping[str, str]] | None = None,
+    **documents: Any,
 ) -> AsyncIterator[Site]:
     """Starts all services, and waits until webhooks are served and the node has batch resources.
 
     Args:
         agent: settings of the agent, without KOORD_NODE_AGENT_.
+        more: variables of services; those that would not run otherwise are run.
         documents: keys of slo-controller-config.
     """
     port = free_port()
@@ -109,9 +114,11 @@ async def site(
         "slo-controller": {"KOORD_SLO_CONTROLLER_POLL_INTERVAL_S": "1"},
         "node-agent": {f"KOORD_NODE_AGENT_{name}": value for name, value in settings.items()},
     }
-    services = ("slo-controller", "metrics-ingest", "action-ingest", "node-agent")
+    for name, variables in (more or {}).items():
+        env[name] = env.get(name, {}) | dict(variables)
+    services = dict.fromkeys(("slo-controller", "metrics-ingest", "action-ingest", *(more or ()), "node-agent"))
     cluster = node.cluster
-    async with running(cluster, folder, env, more=services, nodes=[node.name]) as system:
+    async with running(cluster, folder, env, more=tuple(services), nodes=[node.name]) as system:
         there = Site(node, system, folder)
         body = {"metadata": {"name": "slo-controller-config", "namespace": "koordinator-system"}, "data": {}}
         with suppress(ApiRefused):

@@ -20,6 +20,9 @@ MICRO = 1_000_000
 TEXTS = {
     "koord_node_agent_pod_throttled": "Part of the last periods in which a pod was throttled",
     "koord_node_agent_container_throttled": "Part of the last periods in which a container was throttled",
+    "koord_node_agent_nri_connected": "1 while the container runtime sends its requests to the agent",
+    "koord_node_agent_hooked_containers": "Containers that a hook has changed before they started",
+    "koord_node_agent_hook_failures": "Containers to which a hook could not be applied",
     "koordlet_pod_psi": "Percent of the last ten seconds in which a pod waited",
     "koordlet_container_psi": "Percent of the last ten seconds that a container waited",
     "koordlet_container_cpi": "Cycles and instructions of a container over ten seconds",

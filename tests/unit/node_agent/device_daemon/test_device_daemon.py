@@ -14,10 +14,10 @@ from cli.commands.run import run as run_command
 from services.node_agent.device_daemon.daemon_options import BadDaemonOption, DaemonOptions, load_options
 from services.node_agent.device_daemon.device_listing import encode
 from services.node_agent.device_daemon.service import run
+from tests.support.sysfs_trees import ACCELERATOR, KUNLUN, pci_function
 from tests.support.waiting import wait_until
 from tests.unit.node_agent.device_daemon import vendor_programs
 from tests.unit.node_agent.device_daemon.vendor_programs import XPU_SMI
-from tests.unit.node_agent.devices.sysfs_trees import ACCELERATOR, KUNLUN, pci_function
 
 FILE = """
 version: v1

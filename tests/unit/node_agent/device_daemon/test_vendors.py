@@ -10,9 +10,7 @@ from services.node_agent.device_daemon.service import Vendors
 from services.node_agent.device_daemon.vendor_tool import ToolFailed, VendorFailed, VendorTool
 from services.node_agent.devices.device_info_files import read_device_infos
 from services.node_agent.devices.pci_bus import PciBus
-from tests.unit.node_agent.device_daemon import vendor_programs
-from tests.unit.node_agent.device_daemon.vendor_programs import CNMON, MX_SMI, NPU_SMI, XPU_SMI
-from tests.unit.node_agent.devices.sysfs_trees import (
+from tests.support.sysfs_trees import (
     ACCELERATOR,
     CAMBRICON,
     HUAWEI,
@@ -21,6 +19,8 @@ from tests.unit.node_agent.devices.sysfs_trees import (
     NETWORK,
     pci_function,
 )
+from tests.unit.node_agent.device_daemon import vendor_programs
+from tests.unit.node_agent.device_daemon.vendor_programs import CNMON, MX_SMI, NPU_SMI, XPU_SMI
 
 Listing = Callable[..., list[ListedDevice]]
 

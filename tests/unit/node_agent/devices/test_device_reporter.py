@@ -24,8 +24,8 @@ from shared.agents.device_inventory import DeviceCondition, DeviceFound, Devices
 from shared.agents.report import GpuSum
 from shared.agents.subjects import INVENTORY
 from shared.kube.instants import SECOND
-from tests.unit.node_agent.devices import sysfs_trees
-from tests.unit.node_agent.devices.sysfs_trees import BELOW_SWITCH
+from tests.support import sysfs_trees
+from tests.support.sysfs_trees import BELOW_SWITCH
 
 GIB = 2**30
 NPU: dict[str, Any] = {

@@ -15,10 +15,11 @@ from services.node_agent.devices.nvidia_gpus import DRIVER
 from services.node_agent.devices.nvidia_watch import Deadlines, NvidiaWatch, nvidia_command
 from services.node_agent.devices.pci_bus import PciBus
 from shared.agents.device_inventory import DeviceFound
+from tests.support import sysfs_trees
+from tests.support.sysfs_trees import NVIDIA, VGA
 from tests.support.waiting import until
-from tests.unit.node_agent.devices import fake_nvml, sysfs_trees
+from tests.unit.node_agent.devices import fake_nvml
 from tests.unit.node_agent.devices.fake_nvml import GIB
-from tests.unit.node_agent.devices.sysfs_trees import NVIDIA, VGA
 
 UID = "0f1c22aa-5b0e-4c6c-9a53-000000000001"
 QUICK = Deadlines(start_s=30, line_s=0.5, stale_s=0.5, end_s=5, retry_s=0.05)

@@ -8,8 +8,8 @@ from services.node_agent.devices.fpga_cards import find_fpgas
 from services.node_agent.devices.pci_bus import NotOnPci, PciBus, PciPlace
 from services.node_agent.devices.rdma_cards import find_rdma_cards
 from shared.agents.device_inventory import DeviceFound, VirtualFunction, VirtualFunctionGroup
-from tests.unit.node_agent.devices import sysfs_trees
-from tests.unit.node_agent.devices.sysfs_trees import ACCELERATOR, BELOW_SWITCH, MELLANOX, NETWORK, VGA, XILINX
+from tests.support import sysfs_trees
+from tests.support.sysfs_trees import ACCELERATOR, BELOW_SWITCH, MELLANOX, NETWORK, VGA, XILINX
 
 CARD = "0000:1b:00.0"
 

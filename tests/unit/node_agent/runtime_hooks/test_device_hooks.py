@@ -18,7 +18,7 @@ from services.node_agent.runtime_hooks.container_hooks import (
 )
 from services.node_agent.runtime_hooks.gpu_environment import gpu_environment
 from services.node_agent.runtime_hooks.rdma_devices import rdma_devices
-from tests.unit.node_agent.devices.sysfs_trees import put, rdma_card, virtual_function
+from tests.support.sysfs_trees import put, rdma_card, virtual_function
 
 LIBRARY = "/usr/local/vgpu/libvgpu.so"
 HAMI = {"koordinator.sh/gpu-isolation-provider": "HAMi-core"}
