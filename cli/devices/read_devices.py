@@ -12,12 +12,12 @@ from services.scheduler.cache.cluster_cache import ClusterCache
 from services.scheduler.framework.config.decision_settings import in_force
 from services.scheduler.plugins.device_share.allocation_annotation import allocation_of
 from services.scheduler.plugins.device_share.device_usage import AllocatedDevice
-from services.scheduler.plugins.device_share.pod_device_requests import MEMORY
 from services.scheduler.plugins.gpu_packing.pod_types import WHOLE, type_of
 from services.scheduler.plugins.helper.node_selectors import own_matches
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import Assignment
 from services.scheduler.state.scheduler_state import SchedulerState
+from shared.domain.device_requests import MEMORY
 from shared.kube.device import GPU, GPU_MODEL, DeviceInfo
 from shared.kube.quantity import BadQuantity, amounts
 

@@ -1,4 +1,4 @@
-"""Feature gates of the admission rules, by upstream's names; the last four are of this system alone.
+"""Feature gates of the admission rules, by upstream's names; the last five are of this system alone.
 
 Source: spec/api.md 5.8.
 """
@@ -33,6 +33,7 @@ DEFAULTS: Mapping[str, bool] = {
     "RequireQuotaOfNamespace": False,
     "RequirePriorityClassOfPriority": False,
     "RestrictOOMScoreAdj": False,
+    "RequirePlaceableDevices": False,
 }
 """Gate -> whether it is on by default."""
 

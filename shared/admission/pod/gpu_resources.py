@@ -6,17 +6,22 @@ Source: spec/api.md 2.4, 5.2 step 4, 5.4 group 5; upstream pkg/webhook/pod/{muta
 from collections.abc import Mapping
 from typing import Any
 
-from shared.admission.pod.pod_json import Raw, app_containers, key_of, resources_of, writable_resources
+from shared.admission.pod.pod_json import Raw, app_containers, key_of, pod_of, resources_of, writable_resources
 from shared.admission.rejection import AdmissionRejected
+from shared.domain.device_requests import (
+    CORE,
+    MEMORY,
+    NPU_CORE,
+    PERCENT_OF_GPU,
+    RATIO,
+    SHARED,
+    InvalidDeviceRequest,
+    normal_device_requests,
+)
+from shared.domain.pod_requests import pod_requests, whole
 from shared.kube.quantity import nanos, value
 
-GPU = "koordinator.sh/gpu"
-CORE = "koordinator.sh/gpu-core"
-MEMORY = "koordinator.sh/gpu-memory"
-RATIO = "koordinator.sh/gpu-memory-ratio"
-SHARED = "koordinator.sh/gpu.shared"
-NPU_CORE = "huawei.com/npu-core"
-NAMES = (GPU, CORE, MEMORY, RATIO, SHARED)
+NAMES = (PERCENT_OF_GPU, CORE, MEMORY, RATIO, SHARED)
 
 
 def expand_gpu_requests(pod: dict[str, Any]) -> None:
@@ -37,14 +42,14 @@ def requests_gpu(container: Raw) -> bool:
 def _expand(container: dict[str, Any]) -> None:
     requests = dict(resources_of(container, "requests") or resources_of(container, "limits"))
     changes: dict[str, str] = {}
-    if GPU in requests:
-        changes[CORE] = changes[RATIO] = str(requests[GPU])
+    if PERCENT_OF_GPU in requests:
+        changes[CORE] = changes[RATIO] = str(requests[PERCENT_OF_GPU])
     if SHARED not in requests:
         changes[SHARED] = str(_devices(requests | changes))
     for kind in ("requests", "limits"):
         amounts = writable_resources(container, kind)
-        if GPU in requests:
-            amounts.pop(GPU, None)
+        if PERCENT_OF_GPU in requests:
+            amounts.pop(PERCENT_OF_GPU, None)
         amounts.update(changes)
 
 
@@ -70,22 +75,38 @@ def check(pod: Raw) -> None:
             raise _refused(pod, container, problem)
 
 
+def check_placeable(pod: Raw) -> None:
+    """Checks that the scheduler's plugin DeviceShare knows the requests of the pod as a whole.
+
+    Raises:
+        AdmissionRejected: `device`.
+    """
+    try:
+        normal_device_requests(whole(pod_requests(pod_of(pod))))
+    except InvalidDeviceRequest as error:
+        raise AdmissionRejected(
+            "device",
+            f"pod {key_of(pod)}: no node can satisfy {error.detail} ({error.code}); the combinations that the scheduler "
+            "knows are in docs/devices.md, Requests",
+        ) from error
+
+
 def _count_problem(requests: Raw) -> str:
-    if GPU in requests and SHARED in requests:
-        return f"{GPU} and {SHARED} exclude each other; give one of them"
-    if GPU in requests:
-        percent = _size(requests, GPU)
+    if PERCENT_OF_GPU in requests and SHARED in requests:
+        return f"{PERCENT_OF_GPU} and {SHARED} exclude each other; give one of them"
+    if PERCENT_OF_GPU in requests:
+        percent = _size(requests, PERCENT_OF_GPU)
         if percent == 0:
-            return f"{GPU} is 0; leave it out or give at least 1"
+            return f"{PERCENT_OF_GPU} is 0; leave it out or give at least 1"
         if percent > 100 and percent % 100:
-            return f"{GPU} is {percent}; above 100 it must be a multiple of 100"
+            return f"{PERCENT_OF_GPU} is {percent}; above 100 it must be a multiple of 100"
     if SHARED in requests and _size(requests, SHARED) == 0:
         return f"{SHARED} is 0; leave it out or give at least 1"
     return ""
 
 
 def _share_problem(requests: Raw) -> str:
-    if GPU in requests:
+    if PERCENT_OF_GPU in requests:
         return ""
     if (_size(requests, MEMORY) > 0) == (_size(requests, RATIO) > 0):
         return f"give exactly one of {MEMORY} and {RATIO}"

@@ -81,5 +81,7 @@ def check(world: PodWorld, pod: Raw, old: Raw | None, namespace: str, *, by_syst
     check_quota(pod, old, namespace, world.quotas, world.gates)
     if "ValidatePodDeviceResource" in world.gates:
         gpu_resources.check(pod)
+    if "RequirePlaceableDevices" in world.gates:
+        gpu_resources.check_placeable(pod)
     if "EnablePodEnhancedValidator" in world.gates:
         world.required_labels.check(pod, namespace)

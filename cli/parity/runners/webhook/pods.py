@@ -6,10 +6,11 @@ from typing import Any
 from cli.parity.runners.webhook.canonical_quantities import canonical
 from cli.parity.runners.webhook.recorded_handlers import Given, handlers_of, request_of
 from services.gateway.webhooks.admission_handlers import APPLIED_PROFILES
-from shared.admission.pod.gpu_resources import GPU, SHARED, requests_gpu
+from shared.admission.pod.gpu_resources import requests_gpu
 from shared.admission.pod.pod_json import app_containers, resources_of
 from shared.admission.pod.qos_validation import MultipleRejections
 from shared.admission.rejection import AdmissionRejected
+from shared.domain.device_requests import PERCENT_OF_GPU, SHARED
 
 _AMOUNTS = frozenset({"requests", "limits", "overhead"})
 
@@ -39,7 +40,7 @@ def writes_to_an_absent_list(given: Given) -> bool:
     return before is not None and any(
         requests_gpu(each)
         and bool(resources_of(each, "requests")) != bool(resources_of(each, "limits"))
-        and (GPU in resources_of(each, "requests") or SHARED not in resources_of(each, "requests"))
+        and (PERCENT_OF_GPU in resources_of(each, "requests") or SHARED not in resources_of(each, "requests"))
         for each in app_containers(before)
     )
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 import msgspec
 
 from services.scheduler.plugins.device_share.device_usage import AllocatedDevice, Allocation
-from services.scheduler.plugins.device_share.pod_device_requests import MEMORY
+from shared.domain.device_requests import MEMORY
 from shared.kube.allocated_devices import (
     AllocatedFunction,
     AllocationExtension,

@@ -21,12 +21,11 @@ from services.scheduler.plugins.device_share.devices_of_node import Amounts, Nod
 from services.scheduler.plugins.device_share.pod_device_requests import (
     APPLY_FOR_ALL,
     DEVICE_LEVEL,
-    MEMORY,
-    RATIO,
     REQUESTS_AS_COUNT,
     DeviceRequests,
 )
 from services.scheduler.plugins.helper.rejections import Rejection
+from shared.domain.device_requests import MEMORY, RATIO
 from shared.domain.label_selectors import selects
 from shared.kube.device import GPU
 

@@ -14,26 +14,20 @@ import msgspec
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.plugins.device_share.devices_of_node import Amounts
 from services.scheduler.plugins.helper.rejections import Rejection
+from shared.domain.device_requests import (
+    MEMORY,
+    RATIO,
+    SHARED,
+    TYPE_OF,
+    InvalidDeviceRequest,
+    normal_device_requests,
+)
 from shared.domain.label_selectors import Selector, canonical
-from shared.kube.device import FPGA, GPU, ISOLATION_PROVIDER, RDMA
+from shared.kube.device import GPU, ISOLATION_PROVIDER
 from shared.kube.json_text import read_json
 from shared.kube.pod import Pod
-from shared.kube.quantity import NANO, BadQuantity, nanos, value
-from shared.kube.quantity_text import Notation, quantity_text
+from shared.kube.quantity import BadQuantity, nanos, value
 from shared.kube.selectors import LabelSelector
-
-CORE, MEMORY, RATIO = "koordinator.sh/gpu-core", "koordinator.sh/gpu-memory", "koordinator.sh/gpu-memory-ratio"
-PERCENT_OF_GPU, SHARED = "koordinator.sh/gpu", "koordinator.sh/gpu.shared"
-NPU_CORE, NPU_CPU, NPU_DVPP = "huawei.com/npu-core", "huawei.com/npu-cpu", "huawei.com/npu-dvpp"
-RDMA_SHARE, FPGA_SHARE = "koordinator.sh/rdma", "koordinator.sh/fpga"
-WHOLE_GPUS = ("nvidia.com/gpu", "amd.com/gpu", "dcu.com/gpu")
-
-TYPE_OF: Mapping[str, str] = {
-    **dict.fromkeys((*WHOLE_GPUS, PERCENT_OF_GPU, SHARED, CORE, MEMORY, RATIO, NPU_CORE, NPU_CPU, NPU_DVPP), GPU),
-    RDMA_SHARE: RDMA,
-    FPGA_SHARE: FPGA,
-}
-"""Resource -> type of the devices that have it."""
 
 ALLOCATE_HINT = "scheduling.koordinator.sh/device-allocate-hint"
 JOINT_ALLOCATE = "scheduling.koordinator.sh/device-joint-allocate"
@@ -46,18 +40,6 @@ RESTRICTED = "Restricted"
 _OPERATORS = frozenset(("In", "NotIn", "Exists", "DoesNotExist"))
 T = TypeVar("T")
 _CUT_SHORT = "unexpected end of JSON input"
-
-_SHARES = (
-    frozenset((SHARED, MEMORY)), frozenset((SHARED, RATIO)),
-    frozenset((SHARED, MEMORY, CORE)), frozenset((SHARED, RATIO, CORE)),
-)  # fmt: skip
-_PERCENTS = (
-    frozenset((MEMORY,)), frozenset((RATIO,)), frozenset((CORE, MEMORY)), frozenset((CORE, RATIO)),
-    frozenset((NPU_CORE, RATIO)),
-)  # fmt: skip
-_NPU_SHARES = (
-    frozenset((SHARED, NPU_CORE, NPU_CPU, MEMORY)), frozenset((SHARED, NPU_CORE, NPU_CPU, MEMORY, NPU_DVPP)),
-)  # fmt: skip
 
 
 class GpuRequest(NamedTuple):
@@ -157,54 +139,16 @@ class RequestedDevices:
 class _BadRequest(Exception):
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(code, detail)
-        self.reason = Reason(code, detail)
+        self.code, self.detail = code, detail
 
 
 def read_device_requests(pod: Pod, requested: Amounts) -> DeviceRequests | Rejection | None:
     """Reads the requests of a pod; None where it requests no devices, a rejection where they are invalid."""
-    split: dict[str, dict[str, int]] = {}
-    for name, size in requested.items():
-        if size and (type_ := TYPE_OF.get(name)):
-            split.setdefault(type_, {})[name] = size
-    if not split:
-        return None
     try:
-        of_type = {type_: _normal(type_, split[type_]) for type_ in (GPU, RDMA, FPGA) if type_ in split}
-        return _with_wishes(pod, of_type)
-    except _BadRequest as bad:
-        return Rejection((bad.reason,), unresolvable=True)
-
-
-def _normal(type_: str, requested: dict[str, int]) -> dict[str, int]:
-    """Returns the normal form of the requests for one type."""
-    names = frozenset(requested)
-    for name in (PERCENT_OF_GPU, RDMA_SHARE, FPGA_SHARE):
-        if not _is_percent(size := requested.get(name, 0)):
-            raise _BadRequest("InvalidDeviceUnit", f"{name}: {quantity_text(size * NANO, Notation.DECIMAL)}")
-    if type_ != GPU:
-        return requested
-    if len(names) == 1:
-        ((name, size),) = requested.items()
-        if name in WHOLE_GPUS:
-            return {CORE: 100 * size, RATIO: 100 * size}
-        if name == PERCENT_OF_GPU:
-            return {CORE: size, RATIO: size}
-    if not _is_valid(names, requested):
-        raise _BadRequest("InvalidDeviceRequests", " ".join(sorted(names)))
-    return requested
-
-
-def _is_valid(names: frozenset[str], requested: Amounts) -> bool:
-    core, ratio, count = (requested.get(name, 0) for name in (CORE, RATIO, SHARED))
-    if names in _PERCENTS:
-        return _is_percent(core) and _is_percent(ratio)
-    if names in _SHARES:
-        return all(size % count == 0 and size // count <= 100 for size in (core, ratio))
-    return names in _NPU_SHARES and count <= 1 and requested.get(NPU_DVPP, 0) <= 100
-
-
-def _is_percent(size: int) -> bool:
-    return size <= 100 or size % 100 == 0
+        of_type = normal_device_requests(requested)
+        return _with_wishes(pod, of_type) if of_type else None
+    except (InvalidDeviceRequest, _BadRequest) as bad:
+        return Rejection((Reason(bad.code, bad.detail),), unresolvable=True)
 
 
 def _gpu_request(requested: Amounts) -> GpuRequest:

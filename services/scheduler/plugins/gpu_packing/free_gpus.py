@@ -11,11 +11,11 @@ from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.kernels.array_types_and_row_selection import Int64
 from services.scheduler.plugins.device_share.allocation_annotation import allocation_of
 from services.scheduler.plugins.device_share.device_usage import Allocation
-from services.scheduler.plugins.device_share.pod_device_requests import CORE, RATIO
 from services.scheduler.plugins.gpu_packing.pod_types import WHOLE, PodType, type_of
 from services.scheduler.plugins.helper.node_state_cache import longer
 from services.scheduler.plugins.helper.nodes_with_objects import NodesWithObjects
 from services.scheduler.state.pod_scheduling_record import Assignment
+from shared.domain.device_requests import CORE, RATIO
 from shared.kube.device import GPU, Device
 from shared.kube.node import Node
 

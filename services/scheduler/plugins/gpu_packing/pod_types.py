@@ -2,9 +2,10 @@
 
 from typing import NamedTuple
 
-from services.scheduler.plugins.device_share.pod_device_requests import CORE, MEMORY, RATIO, read_device_requests
+from services.scheduler.plugins.device_share.pod_device_requests import read_device_requests
 from services.scheduler.plugins.helper.rejections import Rejection
 from services.scheduler.state.pod_equivalence_class import PodClass
+from shared.domain.device_requests import CORE, MEMORY, RATIO
 
 WHOLE = 100
 """Percent of one GPU."""
