@@ -14,6 +14,7 @@ from cli.dev.kube_client import Api, Object
 from cli.dev.local_control_plane import Cluster
 from cli.main import koord as command
 from cli.service_list import AGENTS, SERVICES, SHARDED, load
+from services.node_agent.device_daemon.daemon_options import DEFAULT_OUTPUT, DeviceDaemonSettings
 from services.node_agent.settings import load as load_agent
 from shared.runtime.service import Environment
 from tests.cluster.fixtures import require_programs
@@ -78,16 +79,45 @@ def test_applied_again_it_changes_nothing(site: Cluster) -> None:
     site.apply(K8S / "overlays" / "complete")
     kinds = ("deployments", "statefulsets", "daemonsets")
     found = [item for kind in kinds for item in listed(site, f"{APPS}/{kind}").values()]
-    assert len(found) == len(DEPLOYED) + 3
+    assert len(found) == len(DEPLOYED) + 4
     assert {item["metadata"]["generation"] for item in found} == {1}, "pods would be created again"
 
 
 def test_there_is_a_deployment_for_each_service_and_the_agent_is_on_each_node(site: Cluster) -> None:
     assert set(listed(site, f"{APPS}/deployments")) == {f"koordstream-{name}" for name in DEPLOYED}
-    (agent,) = listed(site, f"{APPS}/daemonsets").values()
-    pod = agent["spec"]["template"]["spec"]
+    agents = listed(site, f"{APPS}/daemonsets")
+    assert set(agents) == {"koordstream-node-agent", "koordstream-device-daemon"}
+    pod = agents["koordstream-node-agent"]["spec"]["template"]["spec"]
     assert pod["tolerations"] == [{"operator": "Exists"}]
     assert f"run {AGENTS[0]}" in pod["containers"][0]["command"][-1]
+    assert "nodeSelector" not in pod
+
+
+def test_the_device_daemon_is_on_labelled_nodes_with_nothing_but_the_host_and_the_folder_that_the_agent_reads(
+    site: Cluster,
+) -> None:
+    pods = {name: template["spec"] for name, template in workloads(site).items()}
+    daemon, agent = pods["koordstream-device-daemon"], pods["koordstream-node-agent"]
+    assert daemon["nodeSelector"] == {"node.koordstream/device-daemon": "true"}
+    (container,) = daemon["containers"]
+    assert container["args"] == ["run", "device-daemon"]
+    found = variables(site, workloads(site)["koordstream-device-daemon"])
+    settings = DeviceDaemonSettings.load("device-daemon", found)
+    assert found.keys() <= {f"KOORD_DEVICE_DAEMON_{field}".upper() for field in settings.__struct_fields__}
+    folder = Path(DEFAULT_OUTPUT).parent
+    mounts = {mount["mountPath"]: mount.get("readOnly", False) for mount in container["volumeMounts"]}
+    assert mounts == {settings.host_root: True, str(folder): False, "/tmp": False}
+    (read,) = (mount for mount in agent["containers"][0]["volumeMounts"] if mount["mountPath"] == str(folder))
+    assert read["readOnly"]
+    paths = [
+        volume["hostPath"]["path"]
+        for pod in (daemon, agent)
+        for volume in pod["volumes"]
+        if volume["name"] == read["name"]
+    ]
+    assert paths == [str(folder)] * 2
+    assert daemon["automountServiceAccountToken"] is False
+    assert "ports" not in container
 
 
 @pytest.mark.parametrize("name", DEPLOYED)
@@ -180,7 +210,7 @@ def account(name: str) -> Object:
     return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": NAMESPACE}}
 
 
-@pytest.mark.parametrize("name", ["koordstream-service", "koordstream-node-agent"])
+@pytest.mark.parametrize("name", ["koordstream-service", "koordstream-node-agent", "koordstream-device-daemon"])
 def test_services_without_api_access_have_no_rules(site: Cluster, name: str) -> None:
     assert granted(as_account(site, name), NAMESPACE) == {}
     assert granted(as_account(site, name), "default") == {}
