@@ -55,7 +55,8 @@ def normal_device_requests(requested: Mapping[str, int]) -> dict[str, dict[str, 
         requested: resource -> amount of the whole pod, in whole units (bytes for `gpu-memory`).
 
     Raises:
-        InvalidDeviceRequest: parts of more than one device that are no multiple of 100, or names that exclude each other.
+        InvalidDeviceRequest: parts of more than one device that are no multiple of 100, or names that exclude each
+            other.
     """
     split: dict[str, dict[str, int]] = {}
     for name, size in requested.items():

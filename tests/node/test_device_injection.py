@@ -7,7 +7,10 @@ numbers of /dev/null and /dev/zero.
 
 import asyncio
 import json
+import os
+import signal
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +18,13 @@ import pytest
 import pytest_asyncio
 
 from cli.dev.node.kubelet_node import RealNode
-from cli.processes.child_process import Process
 from services.node_agent.runtime_hooks.gpu_environment import LOCKS
 from shared.kube.system_annotations import DEVICE_ALLOCATED
 from tests.node.container_view import KEY, ContainerView, view_of
 from tests.node.koordstream_on_node import Site, site
 from tests.node.pod_bodies import pod
 from tests.support.sysfs_trees import link, put, rdma_card
-from tests.support.waiting import until, wait_until
+from tests.support.waiting import in_thread, until, wait_until
 
 GPU_BYTES = 80 * 2**30
 CARD = "0000:1f:00.0"
@@ -94,12 +96,12 @@ async def there(real_node: RealNode, locks: None, tmp_path_factory: pytest.TempP
             return dict(real_node.status().get("allocatable", {}))
 
         def offers(found: dict[str, str]) -> bool:
-            wanted = {
+            offered = {
                 "koordinator.sh/gpu-core": "200",
                 "koordinator.sh/rdma": "100",
                 "koordinator.sh/gpu.shared": "200",
             }
-            return wanted.items() <= found.items()
+            return offered.items() <= found.items()
 
         await until(amounts, "devices of the node", holds=offers)
         yield running
@@ -178,11 +180,26 @@ async def test_the_devices_of_an_rdma_card_are_in_the_container_and_nowhere_else
         await _gone(there, name)
 
 
+def _runtimes(node: RealNode) -> list[int]:
+    """Returns the pids of the node's containerd."""
+    found = []
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit():
+            with suppress(OSError):
+                ours = f"{node.folder}/containerd.toml" in (process / "cmdline").read_text()
+                if ours and (process / "exe").readlink().name == "containerd":
+                    found.append(int(process.name))
+    assert found
+    return found
+
+
 async def test_after_a_restart_of_the_runtime_the_agent_connects_again(there: Site) -> None:
-    containerd: Process = there.node.containerd
-    await asyncio.to_thread(containerd.stop)
+    containerd = there.node.containerd
+    for pid in _runtimes(there.node):
+        os.kill(pid, signal.SIGKILL)
+    await until(in_thread(lambda: not containerd.running), "end of containerd")
     await asyncio.to_thread(containerd.start)
-    log = there.folder / "node-agent.log"
+    log = there.folder / "logs" / "node-agent.log"
     await asyncio.to_thread(
         wait_until,
         lambda: log.read_text().count("hooks are applied to containers before they start") >= 2,

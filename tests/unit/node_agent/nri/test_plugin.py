@@ -53,7 +53,7 @@ def test_a_container_gets_the_devices_that_the_scheduler_decided_whatever_its_an
     assert on.applied == {"GPUEnvInject": 1}
 
 
-def test_a_container_that_starts_before_the_agent_knows_its_pod_gets_what_its_annotations_say() -> None:
+def test_a_container_that_starts_before_its_pod_is_received_gets_the_devices_of_its_annotations() -> None:
     assert env(create(plugin(), {ALLOCATED: GPU_0})) == {"NVIDIA_VISIBLE_DEVICES": "0"}
 
 
