@@ -39,6 +39,7 @@ DEFAULTS: Mapping[str, bool] = {
     "GPUEnvInject": False,
     "RDMADeviceInject": False,
     "HamiCoreVGPUMonitor": False,
+    "PodResourcesProxy": False,
 }
 """The gates of this agent with their defaults."""
 

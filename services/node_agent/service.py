@@ -90,9 +90,10 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
     sending = asyncio.create_task(transport.run(), name="carry")
     finding = asyncio.create_task(devices.run(), name="devices")
     hooking = asyncio.create_task(_run_hooks(agent, settings, gates, pods), name="hooks")
+    listing = asyncio.create_task(_serve_pod_resources(settings, gates, pods), name="pod resources")
     drained = asyncio.create_task(draining.wait())
     try:
-        running = {measuring, sending, finding, hooking, drained}
+        running = {measuring, sending, finding, hooking, listing, drained}
         done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
         for ended in done:
             await ended
@@ -103,7 +104,7 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
             async with asyncio.timeout(DRAIN_S):
                 await _wait_for_outbox(outbox, transport)
     finally:
-        await cancel_and_wait(measuring, sending, finding, hooking, drained)
+        await cancel_and_wait(measuring, sending, finding, hooking, listing, drained)
         await transport.close()
         collector.close()
         cold.stop()
@@ -153,6 +154,17 @@ async def _run_hooks(
     client = nri_client(settings, gates, pods)
     agent.more_gauges.append(client.gauges)
     await client.run()
+
+
+async def _serve_pod_resources(settings: AgentSettings, gates: dict[str, bool], pods: NodePodsInformer | None) -> None:
+    """Serves the pod-resources API with allocated devices; waits where its gate is off."""
+    if pods is None or not gates["PodResourcesProxy"]:
+        await asyncio.Event().wait()
+        return
+    from services.node_agent.pod_resources.proxy import PodResourcesProxy
+
+    kubelet = Path(settings.kubelet_root) / "pod-resources" / "kubelet.sock"
+    await PodResourcesProxy(kubelet, Path(settings.pod_resources_proxy), pods).run()
 
 
 def _transport(

@@ -83,6 +83,9 @@ class AgentSettings(Settings, frozen=True, kw_only=True):
     hami_core_library: Annotated[str, Meta(description="HAMi-core's library on the host, for shared GPUs")] = (
         "/usr/local/vgpu/libvgpu.so"
     )
+    pod_resources_proxy: Annotated[
+        str, Meta(description="folder of the pod-resources socket that is served, for the gate PodResourcesProxy")
+    ] = "/var/run/koordlet/pod-resources"
     enforce: Annotated[bool, Meta(description="run the strategies; false: only report")] = True
     features: Annotated[
         str, Meta(description="feature gates that differ from the defaults: CPUEvict=true,CPUBurst=false")

@@ -14,10 +14,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 import pytest_asyncio
 
 from cli.dev.node.kubelet_node import RealNode
+from cli.processes.child_process import Process
+from services.node_agent.pod_resources.allocated_devices import LIST, ListPodResourcesResponse
 from services.node_agent.runtime_hooks.gpu_environment import LOCKS
 from shared.kube.system_annotations import DEVICE_ALLOCATED
 from tests.node.container_view import KEY, ContainerView, view_of
@@ -30,7 +33,14 @@ GPU_BYTES = 80 * 2**30
 CARD = "0000:1f:00.0"
 NULL, ZERO = "1:3", "1:5"
 PROVIDER = "koordinator.sh/gpu-isolation-provider"
-FEATURES = ("Accelerators", "RDMADevices", "GPUEnvInject", "RDMADeviceInject", "HamiCoreVGPUMonitor")
+FEATURES = (
+    "Accelerators",
+    "RDMADevices",
+    "GPUEnvInject",
+    "RDMADeviceInject",
+    "HamiCoreVGPUMonitor",
+    "PodResourcesProxy",
+)
 SPACE = "default"
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
@@ -88,6 +98,7 @@ async def there(real_node: RealNode, locks: None, tmp_path_factory: pytest.TempP
         "DEVICE_INFOS": str(folder / "infos"),
         "NRI_SOCKET": str(real_node.folder / "nri.sock"),
         "HAMI_CORE_LIBRARY": str(folder / "vgpu/libvgpu.so"),
+        "POD_RESOURCES_PROXY": str(folder / "proxy"),
     }
     more = {"slo-controller": {"KOORD_SLO_CONTROLLER_SHARED_GPUS": "true"}, "device-discovery": {}}
     async with site(real_node, folder, agent, more) as running:
@@ -180,25 +191,71 @@ async def test_the_devices_of_an_rdma_card_are_in_the_container_and_nowhere_else
         await _gone(there, name)
 
 
-def _runtimes(node: RealNode) -> list[int]:
-    """Returns the pids of the node's containerd."""
-    found = []
-    for process in Path("/proc").iterdir():
-        if process.name.isdigit():
+async def _killed(node: RealNode, program: str, process: Process) -> None:
+    """Kills a program of the node, which is a child of the process that looks after it."""
+    pids = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
             with suppress(OSError):
-                ours = f"{node.folder}/containerd.toml" in (process / "cmdline").read_text()
-                if ours and (process / "exe").readlink().name == "containerd":
-                    found.append(int(process.name))
-    assert found
-    return found
+                ours = f"--config={node.folder}/" in (entry / "cmdline").read_text()
+                if ours and (entry / "exe").readlink().name == program:
+                    pids.append(int(entry.name))
+    assert pids
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    await until(in_thread(lambda: not process.running), f"end of {program}")
+
+
+GET, ALLOCATABLE = "/v1.PodResourcesLister/Get", "/v1.PodResourcesLister/GetAllocatableResources"
+
+
+async def _listed(channel: Any, pod_name: str) -> dict[str, list[str]]:
+    """Returns the devices of a pod's container by resource."""
+    found = ListPodResourcesResponse.FromString(await channel.unary_unary(LIST)(b"", wait_for_ready=True))
+    (listed,) = (each for each in found.pod_resources if each.name == pod_name)
+    return {each.resource_name: list(each.device_ids) for each in listed.containers[0].devices}
+
+
+async def _failure(channel: Any, method: str, request: bytes = b"") -> tuple[Any, str]:
+    with pytest.raises(grpc.aio.AioRpcError) as failed:
+        await channel.unary_unary(method)(request)
+    return failed.value.code(), str(failed.value.details())
+
+
+async def test_the_pod_resources_api_of_the_kubelet_has_our_devices_and_its_own_errors(there: Site) -> None:
+    requests = {"koordinator.sh/gpu": "100", "koordinator.sh/rdma": "100"}
+    found, _ = await _run(there, _body("listed", requests))
+    sockets = (there.node.folder / "kubelet/pod-resources/kubelet.sock", there.folder / "proxy/kubelet.sock")
+    async with (
+        grpc.aio.insecure_channel(f"unix:{sockets[0]}") as kubelet,
+        grpc.aio.insecure_channel(f"unix:{sockets[1]}") as proxy,
+    ):
+        assert await _listed(kubelet, "listed") == {}
+        gpu = _allocated(found)["gpu"][0]["id"]
+        assert await _listed(proxy, "listed") == {"nvidia.com/gpu": [gpu], "koordinator.sh/rdma": [CARD]}
+        answers = [await channel.unary_unary(ALLOCATABLE)(b"") for channel in (kubelet, proxy)]
+        assert answers[0] == answers[1]
+        unknown = b"\x0a\x04nope\x12\x07default"  # pod_name, pod_namespace
+        for method, request in ((GET, unknown), ("/v1.PodResourcesLister/Watch", b"")):
+            errors = [await _failure(channel, method, request) for channel in (kubelet, proxy)]
+            assert errors[0] == errors[1]
+        await _killed(there.node, "kubelet", there.node.kubelet)
+        assert (await _failure(proxy, LIST))[0] is grpc.StatusCode.UNAVAILABLE
+        await asyncio.to_thread(there.node.kubelet.start)
+
+        async def answered() -> bool:
+            try:
+                return await _listed(proxy, "listed") == {"nvidia.com/gpu": [gpu], "koordinator.sh/rdma": [CARD]}
+            except (grpc.aio.AioRpcError, ValueError):
+                return False  # it has not started, or not listed its pods yet
+
+        await until(answered, "answer of the new kubelet")
+    await _gone(there, "listed")
 
 
 async def test_after_a_restart_of_the_runtime_the_agent_connects_again(there: Site) -> None:
-    containerd = there.node.containerd
-    for pid in _runtimes(there.node):
-        os.kill(pid, signal.SIGKILL)
-    await until(in_thread(lambda: not containerd.running), "end of containerd")
-    await asyncio.to_thread(containerd.start)
+    await _killed(there.node, "containerd", there.node.containerd)
+    await asyncio.to_thread(there.node.containerd.start)
     log = there.folder / "logs" / "node-agent.log"
     await asyncio.to_thread(
         wait_until,

@@ -1,8 +1,11 @@
-"""The example of docs/devices.md, In the container: its annotation is read, and the hooks' changes are compared."""
+"""The example of docs/devices.md, In the container and The pod-resources API: its annotation is read, and the changes are
+compared."""
 
+import json
 import re
 from pathlib import Path
 
+from services.node_agent.pod_resources.allocated_devices import ListPodResourcesResponse, with_allocated_devices
 from services.node_agent.runtime_hooks.container_hooks import CharDevice, ContainerContext, run_hooks
 from services.node_agent.runtime_hooks.gpu_environment import NAME as GPU_HOOK
 from services.node_agent.runtime_hooks.gpu_environment import gpu_environment
@@ -14,9 +17,14 @@ from shared.kube.system_annotations import DEVICE_ALLOCATED
 DOCUMENT = (Path(__file__).parents[4] / "docs" / "devices.md").read_text()
 
 
+def blocks(heading: str) -> list[str]:
+    """Returns the texts of a section's blocks."""
+    section = DOCUMENT.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    return re.findall(r"```(?:json|text)\n(.*?)```", section, re.DOTALL)
+
+
 def test_the_documented_container_gets_the_documented_variables_mounts_and_devices() -> None:
-    section = DOCUMENT.partition("\n## In the container\n")[2].partition("\n## ")[0]
-    annotation, expected = re.findall(r"```(?:json|text)\n(.*?)```", section, re.DOTALL)
+    annotation, expected = blocks("In the container")
     verbs = {"0000:1f:00.2": CharDevice("/dev/infiniband/uverbs7", 231, 199)}
     hooks = {
         GPU_HOOK: gpu_environment(AgentSettings().hami_core_library, monitor=False),
@@ -31,3 +39,14 @@ def test_the_documented_container_gets_the_documented_variables_mounts_and_devic
         *(f"device {device.path} {device.major}:{device.minor}" for device in found.adjustment.devices),
     ]
     assert lines == expected.splitlines()
+
+
+def test_the_documented_devices_are_listed_for_the_pod() -> None:
+    annotation, _ = blocks("In the container")
+    (expected,) = blocks("The pod-resources API")
+    pods = [{"name": "p", "namespace": "default", "containers": [{"name": "main"}]}]
+    answer = ListPodResourcesResponse(pod_resources=pods).SerializeToString()
+    changed, faults = with_allocated_devices(answer, {"default/p": json.dumps(json.loads(annotation))})
+    found = ListPodResourcesResponse.FromString(changed).pod_resources[0].containers[0]
+    assert not faults
+    assert [f"{each.resource_name} {' '.join(each.device_ids)}" for each in found.devices] == expected.splitlines()
