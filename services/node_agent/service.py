@@ -39,6 +39,15 @@ DRAIN_S = 5.0
 """Seconds at the end for the last report to be accepted."""
 
 
+class MissingExtra(KoordError):
+    """A gate needs a library that is not installed."""
+
+    def __init__(self, gate: str, reason: str) -> None:
+        super().__init__(
+            f"gate {gate} needs the extra `devices`: {reason}; pip install 'koordstream[node-agent,devices]', or turn it off"
+        )
+
+
 def run() -> int:
     """Runs until SIGTERM or SIGINT; returns the process's exit status.
 
@@ -157,11 +166,18 @@ async def _run_hooks(
 
 
 async def _serve_pod_resources(settings: AgentSettings, gates: dict[str, bool], pods: NodePodsInformer | None) -> None:
-    """Serves the pod-resources API with allocated devices; waits where its gate is off."""
+    """Serves the pod-resources API with allocated devices; waits where its gate is off.
+
+    Raises:
+        MissingExtra: its library is not installed.
+    """
     if pods is None or not gates["PodResourcesProxy"]:
         await asyncio.Event().wait()
         return
-    from services.node_agent.pod_resources.proxy import PodResourcesProxy
+    try:
+        from services.node_agent.pod_resources.proxy import PodResourcesProxy
+    except ImportError as error:
+        raise MissingExtra("PodResourcesProxy", str(error)) from error
 
     kubelet = Path(settings.kubelet_root) / "pod-resources" / "kubelet.sock"
     await PodResourcesProxy(kubelet, Path(settings.pod_resources_proxy), pods).run()

@@ -7,9 +7,16 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import msgspec
+from google.protobuf.message import DecodeError
 
 from services.gateway.kube_api.decoding import API_TYPES, Decoder, status_of
 from services.gateway.webhooks import admission_review
+from services.node_agent.nri import frames
+from services.node_agent.nri.messages import PLUGIN, CreateContainerRequest
+from services.node_agent.nri.plugin import NriPlugin
+from services.node_agent.pod_resources.allocated_devices import ListPodResourcesResponse, with_allocated_devices
+from services.node_agent.runtime_hooks import gpu_environment
+from services.node_agent.runtime_hooks.container_hooks import ContainerContext, HookFailed
 from services.node_agent.states_informer.annotations import resource_status
 from services.node_agent.topology.kubelet_cpu_manager import CHECKPOINT, BadKubeletFile, read_assignments, read_config
 from services.scheduler.extender_server.api_types import ExtenderArgs, ExtenderBindingArgs, ExtenderPreemptionArgs
@@ -28,13 +35,14 @@ from shared.agents import actions, device_inventory, node_pods, node_slo, receip
 from shared.agents.decoding import BadMessage
 from shared.domain import quota_charge
 from shared.errors import KoordError
+from shared.kube.device import ISOLATION_PROVIDER
 from shared.kube.elastic_quota import declared
 from shared.kube.instants import SECOND
 from shared.kube.meta import Metadata
 from shared.kube.node import Node
 from shared.kube.pod import Pod
 from shared.kube.quantity import BadQuantity
-from shared.kube.system_annotations import RESOURCE_STATUS
+from shared.kube.system_annotations import DEVICE_ALLOCATED, RESOURCE_STATUS
 from shared.log import announcements
 
 NODE = "n"
@@ -156,6 +164,37 @@ def _agents() -> Iterator[tuple[str, Fuzzed]]:
     yield "receipt", Fuzzed(receipt.decode, (msgspec.DecodeError,), (b'{"kind":"action","boot":"b","seq":1}',))
 
 
+_ALLOCATED = (
+    b'{"gpu":[{"minor":1,"id":"GPU-1","resources":{"koordinator.sh/gpu-memory":"20Gi",'
+    b'"koordinator.sh/gpu-memory-ratio":"25"}}],"rdma":[{"minor":0,"extension":{"vfs":[{"busID":"0000:1f:00.2"}]}}]}'
+)
+
+
+def _hooks() -> Iterator[tuple[str, Fuzzed]]:
+    """Yields decoders of what the container runtime and the kubelet send, and of the annotation that hooks read."""
+    labels = {ISOLATION_PROVIDER: gpu_environment.HAMI_CORE}
+    hook = gpu_environment.gpu_environment("/lib.so", monitor=False)  # nothing is made on this machine
+    plugin = NriPlugin({gpu_environment.NAME: hook}, lambda _: None, stop_at_failure=True)
+
+    def run(data: bytes) -> object:
+        annotations = {DEVICE_ALLOCATED: data.decode(errors="replace")}
+        return hook(ContainerContext("d/p", "u", labels, annotations, "c"))
+
+    pod = {"name": "p", "namespace": "d", "uid": "u", "annotations": {DEVICE_ALLOCATED: _ALLOCATED.decode()}}
+    request = CreateContainerRequest(pod=pod, container={"name": "c"}).SerializeToString()
+    yield "annotation of hooks", Fuzzed(run, (HookFailed,), (_ALLOCATED,))
+    yield (
+        "CreateContainer",
+        Fuzzed(partial(plugin.answer, PLUGIN, "CreateContainer"), (KoordError,), (request,)),
+    )
+    framed = frames.encode(frames.Frame(frames.PLUGIN_CONNECTION, 1, frames.REQUEST, request))
+    yield "frames", Fuzzed(lambda data: list(frames.FrameReader().feed(data)), (frames.BadFrame,), (framed,))
+    pods = [{"name": "p", "namespace": "d", "containers": [{"name": "c"}]}]
+    answer = ListPodResourcesResponse(pod_resources=pods).SerializeToString()
+    listed = {"d/p": _ALLOCATED.decode()}
+    yield "pod resources", Fuzzed(lambda data: with_allocated_devices(data, listed), (DecodeError,), (answer,))
+
+
 def _cluster() -> Iterator[tuple[str, Fuzzed]]:
     # A body that is no JSON of the API ends the request, which is repeated.
     errors = (msgspec.DecodeError,)
@@ -244,4 +283,6 @@ def _texts() -> Iterator[tuple[str, Fuzzed]]:
     yield "kubelet's checkpoint", Fuzzed(checkpoint, (BadKubeletFile,), (entries,))
 
 
-DECODERS: dict[str, Fuzzed] = dict((*_agents(), *_cluster(), *_requests(), *_simulator(), *_log(), *_texts()))
+DECODERS: dict[str, Fuzzed] = dict(
+    (*_agents(), *_hooks(), *_cluster(), *_requests(), *_simulator(), *_log(), *_texts())
+)

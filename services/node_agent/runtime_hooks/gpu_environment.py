@@ -47,6 +47,8 @@ def gpu_environment(hami_core: str, *, monitor: bool) -> Hook:
         mounts = [BindMount(hami_core, hami_core), BindMount(LOCKS, LOCKS)]
         if monitor:
             folder, name = str(PurePosixPath(hami_core).parent), f"{context.pod_uid}_{context.container}"
+            if "/" in name or "\0" in name:
+                raise HookFailed(NAME, context, f"{name!r} is no name of a folder")
             env["CUDA_DEVICE_MEMORY_SHARED_CACHE"] = f"{folder}/{name}.cache"
             mounts.insert(0, BindMount(f"{folder}/containers/{name}", folder, scratch=True))
         return Adjustment(env, tuple(mounts))

@@ -107,6 +107,12 @@ def test_the_monitor_of_hami_core_has_a_folder_for_each_container() -> None:
     assert found.mounts[0] == folder, "the library's own mount lies in it"
 
 
+@pytest.mark.parametrize(("uid", "container"), [("../../etc", "main"), ("uid-1", "/../x"), ("uid\0", "main")])
+def test_a_folder_of_a_container_is_nowhere_else(uid: str, container: str) -> None:
+    with pytest.raises(HookFailed, match="is no name of a folder"):
+        on_gpus(context(HAMI, gpu=[half()])._replace(pod_uid=uid, container=container), monitor=True)
+
+
 @pytest.mark.parametrize(
     ("device", "why"),
     [
