@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from cli.dev.fault_simulation import plan as plans
 from cli.dev.fault_simulation.plan import FORGERIES, Step, drawn
 from cli.dev.fault_simulation.run_seeds import Failure, shrunk_failure
-from cli.dev.fault_simulation.world import settle_memory, simulate
+from cli.dev.fault_simulation.run_world import settle_memory, simulate
 from cli.main import koord
 from tests.simulation.mutations import MUTATIONS
 
@@ -86,7 +86,7 @@ def test_a_seed_has_one_history_in_every_process() -> None:
     program = (
         "import sys\n"
         "from cli.dev.fault_simulation.plan import drawn\n"
-        "from cli.dev.fault_simulation.world import simulate\n"
+        "from cli.dev.fault_simulation.run_world import simulate\n"
         "for seed in map(int, sys.argv[1:]): found = simulate(seed, drawn(seed))\n"
         "print(found.steps, found.digest)\n"
     )

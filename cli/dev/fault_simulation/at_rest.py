@@ -1,7 +1,7 @@
 """Invariants of a world that has come to rest: every State is the fold of its log, and nothing is left undone."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -12,6 +12,7 @@ from cli.dev.fault_simulation.memory_log import Context
 from cli.dev.fault_simulation.replica import Replica
 from cli.dev.fault_simulation.substitutions import CODEC
 from cli.dev.fault_simulation.waiting_at_rest import used_of
+from cli.dev.fault_simulation.world import World
 from services.gateway.cluster_lease import log_of
 from services.gateway.effects.desired_state_comparison import desired_patch, fields_named
 from services.gateway.effects.intent_types import FieldGroup, field_group
@@ -27,9 +28,6 @@ from shared.kube import resource_names
 from shared.kube.quantity import NANO, nanos
 from shared.log.codec import Codec
 from shared.runtime.rebuild import first_difference
-
-if TYPE_CHECKING:
-    from cli.dev.fault_simulation.world import World
 
 _COPY = CarriedForward.type_name()
 
@@ -78,7 +76,7 @@ def _records(context: Context, codec: Codec, upto: int) -> Iterator[RecordedEven
             yield RecordedEvent(context.name, row.seq, event, row.at_us * 1000, cause)
 
 
-def states(world: "World") -> Iterator[str]:
+def states(world: World) -> Iterator[str]:
     """Yields what is wrong with the States of the running replicas."""
     for replica in world.replicas:
         runtime = replica.runtime
@@ -102,7 +100,7 @@ def _decoded(data: bytes) -> Any:
     return msgspec.json.decode(data) if data.startswith(b"{") else msgspec.msgpack.decode(data, strict=False)
 
 
-def undone(world: "World") -> Iterator[str]:
+def undone(world: World) -> Iterator[str]:
     """Yields what has been left undone, beside what waits."""
     for service in sorted({replica.service for replica in world.replicas}):
         if world.leader(service) is None:
@@ -120,7 +118,7 @@ def undone(world: "World") -> Iterator[str]:
     yield from _overcommitted(world)
 
 
-def _was_replaced(world: "World", cause: str) -> bool:
+def _was_replaced(world: World, cause: str) -> bool:
     """Reports whether an eviction has left the log behind a newer one of its pod, whose outcome is that of both: no
     gateway that begins after a long outage can read it.
     """
@@ -132,7 +130,7 @@ def _was_replaced(world: "World", cause: str) -> bool:
     return int(seq) < context.first and all(each.original != cause for each in copied)
 
 
-def _gateway(world: "World") -> Iterator[str]:
+def _gateway(world: World) -> Iterator[str]:
     """The gateway's objects are the server's, and no desired state is left."""
     leader = world.leader("gateway")
     if leader is None or leader.runtime is None:
@@ -160,7 +158,7 @@ def _gateway(world: "World") -> Iterator[str]:
         yield f"intents are still due: {', '.join(map(str, sorted(due)[:3]))}"
 
 
-def _unwritten(world: "World") -> Iterator[str]:
+def _unwritten(world: World) -> Iterator[str]:
     """Objects have the newest desired state of each field group that the kept logs name."""
     newest: dict[FieldGroup, tuple[str, FieldsDesired | ObjectDesired]] = {}
     codec = CODEC((FieldsDesired, ObjectDesired, NodeReported))
@@ -181,7 +179,7 @@ def _unwritten(world: "World") -> Iterator[str]:
             yield f"{group.resource} {group.key} does not have the values of {cause}"
 
 
-def _ledger(world: "World") -> Iterator[str]:
+def _ledger(world: World) -> Iterator[str]:
     """The ledger balances, and charges what is bound, and what holds a node."""
     leader = world.leader("quota-ledger")
     if leader is None or leader.runtime is None:
@@ -198,7 +196,7 @@ def _ledger(world: "World") -> Iterator[str]:
             yield f"the ledger charges {charged} m of cpu to {name}, its bound pods and those with a held node request {bound // 10**6} m"
 
 
-def _conditions(world: "World") -> Iterator[str]:
+def _conditions(world: World) -> Iterator[str]:
     """A bound pod has no condition that it is unschedulable."""
     for pod in world.invariants.live_pods():
         conditions = {each["type"]: each["status"] for each in pod["status"].get("conditions", [])}
@@ -206,7 +204,7 @@ def _conditions(world: "World") -> Iterator[str]:
             yield f"{pod['metadata']['name']} is bound, and its condition PodScheduled is not True: {conditions}"
 
 
-def _overcommitted(world: "World") -> Iterator[str]:
+def _overcommitted(world: World) -> Iterator[str]:
     """No node has batch-cpu for a further pod that its high-priority pods have requested already."""
     pods = world.invariants.live_pods()
     for name, node in world.api.objects["nodes"].items():

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 from cli.dev.fault_simulation import cluster_objects, gangs_and_reservations
 from cli.dev.fault_simulation.api_transport import ApiFault
@@ -13,21 +12,18 @@ from cli.dev.fault_simulation.memory_api import Refused, key_of
 from cli.dev.fault_simulation.memory_bus import NO_FAULTS, Faults
 from cli.dev.fault_simulation.memory_log import KEEPALIVE_S
 from cli.dev.fault_simulation.plan import DRAINS, BadPlan, Step
-from cli.dev.fault_simulation.replica import GATEWAY
+from cli.dev.fault_simulation.replica import GATEWAY, Replica
+from cli.dev.fault_simulation.virtual_loop import Process
+from cli.dev.fault_simulation.world import World
 from shared.events import Draft
 from shared.events.intents import EvictionRequested
 from shared.kube import resource_names
 from shared.kube.system_annotations import DEVICE_ALLOCATED
 
-if TYPE_CHECKING:
-    from cli.dev.fault_simulation.replica import Replica
-    from cli.dev.fault_simulation.virtual_loop import Process
-    from cli.dev.fault_simulation.world import World
-
 DELAY_S = 1.5
 
 
-def carry_out(world: "World", step: Step) -> None:
+def carry_out(world: World, step: Step) -> None:
     """Carries out one step.
 
     Raises:
@@ -42,7 +38,7 @@ def carry_out(world: "World", step: Step) -> None:
 # -- clients
 
 
-def _create_pod(world: "World", step: Step) -> None:
+def _create_pod(world: World, step: Step) -> None:
     key = f"{cluster_objects.NAMESPACE}/{step.target}"
     if key not in world.api.objects["pods"]:
         is_grouped = step.what in (*MEMBERS, OWNER)
@@ -50,39 +46,39 @@ def _create_pod(world: "World", step: Step) -> None:
         world.api.create("pods", body(step.target, step.what, step.number))
 
 
-def _create_gang(world: "World", step: Step) -> None:
+def _create_gang(world: World, step: Step) -> None:
     if f"{cluster_objects.NAMESPACE}/{step.target}" not in world.api.objects[resource_names.POD_GROUPS]:
         body = gangs_and_reservations.pod_group(step.target, step.number, step.what, step.for_s)
         world.api.create(resource_names.POD_GROUPS, body)
 
 
-def _delete_gang(world: "World", step: Step) -> None:
+def _delete_gang(world: World, step: Step) -> None:
     """Deletes a PodGroup; its members stay."""
     key = f"{cluster_objects.NAMESPACE}/{step.target}"
     if key in world.api.objects[resource_names.POD_GROUPS]:
         world.api.delete(resource_names.POD_GROUPS, key)
 
 
-def _create_reservation(world: "World", step: Step) -> None:
+def _create_reservation(world: World, step: Step) -> None:
     if step.target not in world.api.objects[resource_names.RESERVATIONS]:
         is_once = step.what == "once"
         body = gangs_and_reservations.reservation(step.target, step.number, once=is_once, ttl_s=step.for_s)
         world.api.create(resource_names.RESERVATIONS, body)
 
 
-def _delete_reservation(world: "World", step: Step) -> None:
+def _delete_reservation(world: World, step: Step) -> None:
     if step.target in world.api.objects[resource_names.RESERVATIONS]:
         world.api.delete(resource_names.RESERVATIONS, step.target)
 
 
-def _delete_pod(world: "World", step: Step) -> None:
+def _delete_pod(world: World, step: Step) -> None:
     try:
         world.api.delete("pods", f"{cluster_objects.NAMESPACE}/{step.target}")
     except Refused:
         return
 
 
-def _request_eviction(world: "World", step: Step) -> None:
+def _request_eviction(world: World, step: Step) -> None:
     pod = world.api.objects["pods"].get(f"{cluster_objects.NAMESPACE}/{step.target}")
     node = pod["spec"].get("nodeName") if pod else None
     if pod is not None and node in world.agents:
@@ -94,31 +90,31 @@ def _request_eviction(world: "World", step: Step) -> None:
         world.loop.spawn(agent.process, agent.request_eviction(pod["metadata"]["uid"]))
 
 
-def _evict_all(world: "World", _step: Step) -> None:
+def _evict_all(world: World, _step: Step) -> None:
     """Lets the agents request the eviction of all their pods: more than the budgets allow."""
     _watch_evictions(world)
     for pod in list(world.api.objects["pods"].values()):
         _request_eviction(world, Step(0.0, "", pod["metadata"]["name"]))
 
 
-def _crash_in_evictions(world: "World", step: Step) -> None:
+def _crash_in_evictions(world: World, step: Step) -> None:
     """Crashes the gateway so many callbacks after the API server has accepted the next eviction."""
     world.crash_in_evictions = step.number
 
 
-def _hold_evictions(world: "World", _step: Step) -> None:
+def _hold_evictions(world: World, _step: Step) -> None:
     _watch_evictions(world)
     world.loop.spawn(world.operator.process, world.operator.hold_evictions())
 
 
-def _watch_evictions(world: "World") -> None:
+def _watch_evictions(world: World) -> None:
     operator = world.operator
     if not operator.watches_evictions:
         operator.watches_evictions = True
         world.loop.spawn(operator.process, operator.watch_evictions())
 
 
-def _forge_allocations(world: "World", _step: Step) -> None:
+def _forge_allocations(world: World, _step: Step) -> None:
     """Lets tenants write into their pods that they have another CPU than they were given."""
     for key, pod in list(world.api.objects["pods"].items()):
         annotations = pod["metadata"].get("annotations", {})
@@ -134,20 +130,20 @@ def _forge_allocations(world: "World", _step: Step) -> None:
         world.api.put("pods", key, {**pod, "metadata": {**pod["metadata"], "annotations": forged}})
 
 
-def _add_devices(world: "World", _step: Step) -> None:
+def _add_devices(world: World, _step: Step) -> None:
     for name in list(world.api.objects["nodes"]):
         if name not in world.api.objects[resource_names.DEVICES]:
             world.api.create(resource_names.DEVICES, cluster_objects.device(name))
 
 
-def _raise_quota(world: "World", step: Step) -> None:
+def _raise_quota(world: World, step: Step) -> None:
     key = f"{cluster_objects.NAMESPACE}/{step.target}"
     quota = world.api.objects[resource_names.QUOTAS][key]
     spec = {**quota["spec"], "max": {**quota["spec"]["max"], "cpu": str(step.number)}}
     world.api.put(resource_names.QUOTAS, key, {**quota, "spec": spec})
 
 
-def _add_node(world: "World", step: Step) -> None:
+def _add_node(world: World, step: Step) -> None:
     if step.target not in world.api.objects["nodes"]:
         world.api.create("nodes", cluster_objects.node(step.target))
         world.start_agent(step.target)
@@ -156,18 +152,18 @@ def _add_node(world: "World", step: Step) -> None:
 # -- processes
 
 
-def _start_standby(world: "World", step: Step) -> None:
-    world.start_standby(step.target)
+def _start_standby(world: World, step: Step) -> None:
+    world.start_replica(step.target)
 
 
-def _crash(world: "World", step: Step) -> None:
+def _crash(world: World, step: Step) -> None:
     """Crashes the replica that leads, after so many more of its callbacks."""
     replica = world.leader(step.target)
     if replica is not None:
         world.crash_after(replica, step.number)
 
 
-def _stop(world: "World", step: Step) -> None:
+def _stop(world: World, step: Step) -> None:
     replica = world.leader(step.target)
     if replica is not None:
         process = replica.process
@@ -177,13 +173,13 @@ def _stop(world: "World", step: Step) -> None:
         world.later(step.for_s, lambda: world.loop.continue_process(process))
 
 
-def _jump_clock(world: "World", step: Step) -> None:
+def _jump_clock(world: World, step: Step) -> None:
     """Sets the clock of a service's processes; its next runs have it too."""
     for replica in world.replicas_of(step.target):
         _set_clock(world, replica, step)
 
 
-def _set_clock(world: "World", replica: "Replica", step: Step) -> None:
+def _set_clock(world: World, replica: Replica, step: Step) -> None:
     def set_to(skew_ns: int) -> None:
         replica.skew_ns = replica.process.skew_ns = skew_ns
 
@@ -191,7 +187,7 @@ def _set_clock(world: "World", replica: "Replica", step: Step) -> None:
     world.later(step.for_s, lambda: set_to(0))
 
 
-def _usurp(world: "World", step: Step) -> None:
+def _usurp(world: World, step: Step) -> None:
     """Lets a service request the eviction of a pod, which only others may."""
     replica, pod = world.leader(step.target), any_bound_pod(world)
     if replica is None or replica.runtime is None or replica.runtime.phase != "leading" or pod is None:
@@ -202,7 +198,7 @@ def _usurp(world: "World", step: Step) -> None:
     world.loop.spawn(replica.process, replica.runtime.append([Draft(event)], now_ns=now_ns))
 
 
-def _silence(world: "World", step: Step) -> None:
+def _silence(world: World, step: Step) -> None:
     """Stops the agent of a node, or of all nodes: their reports stop."""
     for node in [step.target] if step.target else list(world.agents):
         process = world.agents[node].process
@@ -213,14 +209,14 @@ def _silence(world: "World", step: Step) -> None:
 # -- the log's server
 
 
-def _retain(world: "World", step: Step) -> None:
+def _retain(world: World, step: Step) -> None:
     """Lets a service keep its events for a short time only."""
     world.kept_s[step.target] = step.rate
     for replica in world.replicas_of(step.target):
         replica.set_retention()
 
 
-def _jump_log_clock(world: "World", step: Step) -> None:
+def _jump_log_clock(world: World, step: Step) -> None:
     world.postgres.skew_us = step.number * 10**6
 
     def end() -> None:
@@ -229,7 +225,7 @@ def _jump_log_clock(world: "World", step: Step) -> None:
     world.later(step.for_s, end)
 
 
-def _cut_log(world: "World", step: Step) -> None:
+def _cut_log(world: World, step: Step) -> None:
     postgres = world.postgres
     for process in [replica.process for replica in world.replicas_of(step.target)]:
         postgres.cut[process] = None
@@ -237,13 +233,13 @@ def _cut_log(world: "World", step: Step) -> None:
         world.later(step.for_s, partial(postgres.cut.pop, process, None))
 
 
-def _end_unreachable(world: "World", process: "Process") -> None:
+def _end_unreachable(world: World, process: Process) -> None:
     """Drops the sessions of a client that the server has not reached for the keepalive's time."""
     if process in world.postgres.cut:
         world.postgres.end_sessions_of(process)
 
 
-def _slow_log(world: "World", step: Step) -> None:
+def _slow_log(world: World, step: Step) -> None:
     world.postgres.slow_s = step.rate
 
     def end() -> None:
@@ -252,7 +248,7 @@ def _slow_log(world: "World", step: Step) -> None:
     world.later(step.for_s, end)
 
 
-def _restart_log(world: "World", step: Step) -> None:
+def _restart_log(world: World, step: Step) -> None:
     world.postgres.up = False
     world.postgres.restart()
 
@@ -265,7 +261,7 @@ def _restart_log(world: "World", step: Step) -> None:
 # -- the bus
 
 
-def _cut_bus(world: "World", step: Step) -> None:
+def _cut_bus(world: World, step: Step) -> None:
     broker = world.broker
     for process in [replica.process for replica in world.replicas_of(step.target)]:
         for cut in [broker.deaf] * (step.what != "mute") + [broker.mute] * (step.what != "deaf"):
@@ -273,7 +269,7 @@ def _cut_bus(world: "World", step: Step) -> None:
             world.later(step.for_s, partial(cut.pop, process, None))
 
 
-def _restart_bus(world: "World", step: Step) -> None:
+def _restart_bus(world: World, step: Step) -> None:
     world.broker.up = False
 
     def end() -> None:
@@ -282,7 +278,7 @@ def _restart_bus(world: "World", step: Step) -> None:
     world.later(step.for_s, end)
 
 
-def _messages(world: "World", step: Step) -> None:
+def _messages(world: World, step: Step) -> None:
     world.broker.faults = Faults(
         lost=step.rate * (step.what == "lost"),
         doubled=step.rate * (step.what == "doubled"),
@@ -299,27 +295,27 @@ def _messages(world: "World", step: Step) -> None:
 # -- the Kubernetes API
 
 
-def _api(world: "World", step: Step) -> None:
+def _api(world: World, step: Step) -> None:
     fault = ApiFault(step.what, step.rate)
     world.transport.faults[fault] = None
     world.later(step.for_s, lambda: world.transport.faults.pop(fault, None))
 
 
-def _wrong_cluster(world: "World", step: Step) -> None:
+def _wrong_cluster(world: World, step: Step) -> None:
     world.connect_to_a_copy(step.for_s)
 
 
-def _second_system(world: "World", step: Step) -> None:
+def _second_system(world: World, step: Step) -> None:
     world.start_second_system(step.for_s, drains=step.what == DRAINS)
 
 
-def _cut_api(world: "World", step: Step) -> None:
+def _cut_api(world: World, step: Step) -> None:
     for process in [replica.process for replica in world.replicas_of("gateway")]:
         world.transport.cut[process] = None
         world.later(step.for_s, partial(world.transport.cut.pop, process, None))
 
 
-def _lag_watches(world: "World", step: Step) -> None:
+def _lag_watches(world: World, step: Step) -> None:
     world.api.watch_lag_s = step.rate
 
     def end() -> None:
@@ -328,13 +324,13 @@ def _lag_watches(world: "World", step: Step) -> None:
     world.later(step.for_s, end)
 
 
-def _expire_watches(world: "World", _step: Step) -> None:
+def _expire_watches(world: World, _step: Step) -> None:
     world.api.compact()
     world.transport.expire_tokens()
     world.api.cut_watches()
 
 
-STEPS: Mapping[str, Callable[["World", Step], None]] = {
+STEPS: Mapping[str, Callable[[World, Step], None]] = {
     "create-pod": _create_pod,
     "create-gang": _create_gang,
     "delete-gang": _delete_gang,

@@ -1,18 +1,14 @@
 """Announcements that no writer sends: batches and beacons of events that are in no log."""
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from cli.dev.fault_simulation.memory_api import Body, key_of
 from cli.dev.fault_simulation.plan import Step
+from cli.dev.fault_simulation.world import World
 from shared.events.intents import EvictionRequested
 from shared.log import announcements
 from shared.log.announcements import Batch, Beacon, Entry, batch_subject, beacon_subject
 from shared.log.hash_chain import Chain
-
-if TYPE_CHECKING:
-    from cli.dev.fault_simulation.world import World
 
 FORGER = "forger"
 EPOCH = 2**50
@@ -20,7 +16,7 @@ SUBJECT_OF_FORGER = "metrics-0"
 """Context whose subject a forger may use by its login."""
 
 
-def forge(world: "World", step: Step) -> None:
+def forge(world: World, step: Step) -> None:
     """Publishes a forged announcement of the context `step.target`.
 
     `batch-of-another-context`: on the subject of another context, as the forger's login allows. `batch`: on the subject
@@ -45,10 +41,10 @@ def forge(world: "World", step: Step) -> None:
     _publish(world, batch_subject(subject), announcements.encode(batch))
 
 
-def _publish(world: "World", subject: str, data: bytes) -> None:
+def _publish(world: World, subject: str, data: bytes) -> None:
     world.broker.publish(world.loop.outside, subject, data)
 
 
-def any_bound_pod(world: "World") -> Body | None:
+def any_bound_pod(world: World) -> Body | None:
     """Returns a pod that is bound; None while there is none."""
     return next((pod for pod in world.api.objects["pods"].values() if pod["spec"].get("nodeName")), None)

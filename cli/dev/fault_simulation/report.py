@@ -7,7 +7,7 @@ import msgspec
 
 from cli.dev.fault_simulation import plan as plans
 from cli.dev.fault_simulation.run_seeds import Failure, Result, run
-from cli.dev.fault_simulation.world import simulate
+from cli.dev.fault_simulation.run_world import simulate
 
 
 def simulate_and_print(seeds: Sequence[int], processes: int, plan: bytes | None, *, as_json: bool) -> bool:

@@ -9,8 +9,8 @@ from concurrent.futures import ProcessPoolExecutor
 import msgspec
 
 from cli.dev.fault_simulation.plan import Plan, drawn
+from cli.dev.fault_simulation.run_world import settle_memory, simulate
 from cli.dev.fault_simulation.shrink import shrunk, signature
-from cli.dev.fault_simulation.world import settle_memory, simulate
 
 SHRUNK = 3
 """Failures of a run that are shrunk; each takes up to a minute."""

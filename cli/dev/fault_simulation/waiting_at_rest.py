@@ -2,20 +2,18 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from cli.dev.fault_simulation.cluster_objects import Body
 from cli.dev.fault_simulation.gang_invariant import gang_of
 from cli.dev.fault_simulation.gangs_and_reservations import MEMBERS, OWNER, OWNER_LABEL
 from cli.dev.fault_simulation.held_capacity import ENDED, KINDS, requested
+from cli.dev.fault_simulation.world import World
 from services.scheduler.queue.retries import LONGEST_BACKOFF_S, backoff_ends_ns
 from shared.kube import resource_names
 from shared.kube.elastic_quota import QUOTA_NAME
 from shared.kube.instants import SECOND, duration_ns, instant_ns
 from shared.kube.quantity import nanos
-
-if TYPE_CHECKING:
-    from cli.dev.fault_simulation.world import World
 
 CERTAIN_KINDS = frozenset({"plain", "team-a", "team-b", "high", "guarded"})
 """Kinds of pods whose node can be found by comparing requests with what is free."""
@@ -38,7 +36,7 @@ class Wait(NamedTuple):
     retry_ns: int
 
 
-def waiting(world: "World") -> Iterator[Wait]:
+def waiting(world: World) -> Iterator[Wait]:
     """Yields what waits without need."""
     free = _free(world)
     gangs: dict[str, list[Body]] = {}
@@ -58,7 +56,7 @@ def waiting(world: "World") -> Iterator[Wait]:
     yield from _reservations(world, free)
 
 
-def _waiting_members(world: "World", gang: str, pods: list[Body], free: _Free) -> Iterator[Wait]:
+def _waiting_members(world: World, gang: str, pods: list[Body], free: _Free) -> Iterator[Wait]:
     """Yields a gang of which no pod has a node although so many as it needs have room, or a member of one that has."""
     pod_group = world.api.objects[resource_names.POD_GROUPS].get(gang)
     if pod_group is None:
@@ -75,7 +73,7 @@ def _waiting_members(world: "World", gang: str, pods: list[Body], free: _Free) -
         yield Wait(text, _retry_ns(world, members))
 
 
-def _reservations(world: "World", free: _Free) -> Iterator[Wait]:
+def _reservations(world: World, free: _Free) -> Iterator[Wait]:
     """Yields a Reservation that waits although a node has room for it, and one that has not ended at its time."""
     now_ns = world.now_ns()
     for name, body in world.api.objects[resource_names.RESERVATIONS].items():
@@ -90,7 +88,7 @@ def _reservations(world: "World", free: _Free) -> Iterator[Wait]:
             yield Wait(f"{name} waits, although {nodes[0]} has room for it", _retry_ns(world, [body]))
 
 
-def _retry_ns(world: "World", objects: Iterable[Body]) -> int:
+def _retry_ns(world: World, objects: Iterable[Body]) -> int:
     """Returns when the first of these pods or Reservations may be tried again; 0 where the scheduler does not lead."""
     leader = world.leader("scheduler")
     if leader is None or leader.runtime is None:
@@ -106,7 +104,7 @@ def _retry_ns(world: "World", objects: Iterable[Body]) -> int:
     return min(*ends_ns, latest_ns)
 
 
-def _reserved_for(world: "World", pod: Body) -> str | None:
+def _reserved_for(world: World, pod: Body) -> str | None:
     """Returns the node of a Reservation that a pod owns and fits into."""
     name = pod["metadata"]["labels"][OWNER_LABEL]
     for node in world.api.objects["nodes"]:
@@ -117,7 +115,7 @@ def _reserved_for(world: "World", pod: Body) -> str | None:
     return None
 
 
-def _free(world: "World") -> _Free:
+def _free(world: World) -> _Free:
     pods, free = world.invariants.live_pods(), _Free()
     for name, node in world.api.objects["nodes"].items():
         there = [pod for pod in pods if pod["spec"].get("nodeName") == name]
@@ -143,7 +141,7 @@ def _fit(pods: list[Body], free: Mapping[str, int]) -> bool:
     return all(sum(requested(pod, kind) for pod in pods) <= free[kind] for kind in KINDS)
 
 
-def _has_quota(world: "World", waiting_pods: list[Body]) -> bool:
+def _has_quota(world: World, waiting_pods: list[Body]) -> bool:
     """Reports whether the quota of these pods, which have one, has room for all of them."""
     name = waiting_pods[0]["metadata"].get("labels", {}).get(QUOTA_NAME)
     if not name:
@@ -158,7 +156,7 @@ def _has_quota(world: "World", waiting_pods: list[Body]) -> bool:
     return used + sum(requested(pod, "cpu") for pod in waiting_pods) <= nanos(quota["spec"]["max"]["cpu"])
 
 
-def used_of(world: "World", quota: str) -> int:
+def used_of(world: World, quota: str) -> int:
     """Returns the cpu, in nanos, that the pods of a quota with a node request, those with a held node included."""
     holding = [pod["metadata"]["uid"] for pod in world.invariants.held.holding_pods()]
     return sum(

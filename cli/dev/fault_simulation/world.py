@@ -1,16 +1,10 @@
-"""One world: the server processes in memory, replicas of all services, agents, and a plan of what happens to them."""
+"""One world: the server processes in memory, replicas of all services, agents, and what is checked after each step."""
 
-import asyncio
-import gc
 import random
-import sys
-import warnings
 from collections.abc import Callable
 from functools import partial
-from hashlib import sha256
-from typing import NamedTuple
 
-from cli.dev.fault_simulation import at_rest, cluster_objects, faults
+from cli.dev.fault_simulation import cluster_objects
 from cli.dev.fault_simulation.api_transport import ApiTransport
 from cli.dev.fault_simulation.invariants import Invariants
 from cli.dev.fault_simulation.memory_api import LEASES, ApiServer
@@ -18,15 +12,11 @@ from cli.dev.fault_simulation.memory_bus import Broker
 from cli.dev.fault_simulation.memory_log import BEGINS_US, MemoryPostgres
 from cli.dev.fault_simulation.node_agents import NodeAgent
 from cli.dev.fault_simulation.operator import Operator
-from cli.dev.fault_simulation.plan import ENDS_S, SETTLES_S, Plan
-from cli.dev.fault_simulation.replica import GATEWAY, ONE_SHOT_MAX_AGE_S, SERVICES, Outside, Replica
-from cli.dev.fault_simulation.substitutions import substituted
+from cli.dev.fault_simulation.replica import GATEWAY, ONE_SHOT_MAX_AGE_S, Outside, Replica
 from cli.dev.fault_simulation.virtual_loop import Process, VirtualLoop
-from cli.dev.fault_simulation.waiting_at_rest import waiting
 from cli.service_list import contexts
 from services.gateway.cluster_lease import log_of
 from services.gateway.effects.spend_budget_or_pause_eviction import limits_of
-from shared.kube.instants import SECOND
 from shared.log.position import UNKNOWN
 
 PARTITION_ROWS = 20
@@ -35,20 +25,6 @@ SLACK_S = 6.5
 """Seconds that the tries of an effect may take after its age was compared: the deadline, and a request that hangs, and
 is executed late.
 """
-
-
-class Outcome(NamedTuple):
-    """Outcome of a world.
-
-    Attributes:
-        violations: broken invariants, in the order in which they were found.
-        steps: callbacks that ran.
-        digest: of the whole history: equal for two runs of the same seed and plan.
-    """
-
-    violations: tuple[str, ...]
-    steps: int
-    digest: str
 
 
 class World:
@@ -66,7 +42,7 @@ class World:
         self.kinds: dict[str, str] = {}
         self.violations: list[str] = []
         self.replicas: list[Replica] = []
-        self._random = random.Random(seed + 5)  # noqa: S311
+        self.random = random.Random(seed + 5)  # noqa: S311
         self._copy_transport: ApiTransport | None = None
         self._crashes: dict[Process, tuple[Replica, int]] = {}
         self.kept_s: dict[str, float] = {}
@@ -111,11 +87,14 @@ class World:
         leading = [replica for replica in running if replica.runtime and replica.runtime.phase == "leading"]
         return next(iter((*leading, *running)), None)
 
-    def start_standby(self, service: str) -> None:
-        """Starts a second replica."""
+    def start_replica(self, service: str, after_s: float = 0) -> None:
+        """Starts the first replica of a service, or one more."""
         replica = Replica(self._outside, service, len(self.replicas_of(service)), self._restart_s)
         self.replicas.append(replica)
-        replica.start()
+        if after_s:
+            self.later(after_s, replica.start)
+        else:
+            replica.start()
 
     def start_second_system(self, for_s: float, *, drains: bool) -> None:
         """Starts the gateway of a system with a log of its own on the same cluster, until someone ends it."""
@@ -132,7 +111,7 @@ class World:
 
     def start_agent(self, node: str) -> None:
         """Starts a node's agent."""
-        agent = self.agents[node] = NodeAgent(self.broker, node, self._random.random() * 3)
+        agent = self.agents[node] = NodeAgent(self.broker, node, self.random.random() * 3)
         self.loop.spawn(agent.process, agent.run())
 
     def crash_after(self, replica: Replica, callbacks: int) -> None:
@@ -161,48 +140,6 @@ class World:
             self.crash_after(leader, self.crash_in_evictions)
             self.crash_in_evictions = None
 
-    # -- running
-
-    def run(self, plan: Plan) -> None:
-        """Runs the plan until the world has come to rest, and checks it then."""
-        outside = self.loop.outside
-        with self.loop.current():
-            outside.context.run(self._begin, plan)
-        self.loop.run_until(ENDS_S)
-        left = self._not_at_rest()
-        if left or any(waiting(self)):
-            # A service decides by its timers, and what it just decided is not carried out yet.
-            self.loop.run_until(ENDS_S + SETTLES_S)
-            left = self._not_at_rest()
-        for text in (*left, *self._waits()):
-            self.report(text)
-
-    def _not_at_rest(self) -> list[str]:
-        return [*at_rest.states(self), *at_rest.undone(self)]
-
-    def _waits(self) -> list[str]:
-        """Returns what waits without need, once it was tried again."""
-        now_ns, found = self.now_ns(), list(waiting(self))
-        if later := [each.retry_ns for each in found if each.retry_ns > now_ns]:
-            self.loop.run_until(self.loop.time() + (max(later) - now_ns) / SECOND + SETTLES_S)
-            found = [each for each in found if each.retry_ns <= now_ns] + list(waiting(self))
-        return list(dict.fromkeys(each.text for each in found))
-
-    def _begin(self, plan: Plan) -> None:
-        for resource, body in cluster_objects.initial():
-            self.api.create(resource, body)
-        for service in SERVICES:
-            replica = Replica(self._outside, service, 0, self._restart_s)
-            self.replicas.append(replica)
-            self.later(self._random.random() * 0.2, replica.start)
-        for name in self.api.objects["nodes"]:
-            self.start_agent(name)
-        self.loop.spawn(self.operator.process, self.operator.run())
-        for step in plan:
-            if step.do == "create-pod":
-                self.kinds[step.target] = step.what
-            self.later(step.at_s, partial(faults.carry_out, self, step))
-
     def _known_and_live(self, resource: str) -> int:
         """Returns the number of objects that the gateway's State and the API server have under the same key."""
         leader = self.leader("gateway")
@@ -211,7 +148,7 @@ class World:
         return len(leader.runtime.state.known.get(resource, {}).keys() & self.api.objects[resource].keys())
 
     def _restart_s(self) -> float:
-        return 0.3 + self._random.random()
+        return 0.3 + self.random.random()
 
     def _after_step(self, process: Process) -> None:
         """Compares the beliefs of the process with the log, and crashes it if a step of the plan wants it here."""
@@ -260,44 +197,3 @@ class World:
             self.report(
                 f"{context} loses events that are {self.loop.time() - committed_s:.1f} s old; it keeps {keep_s} s"
             )
-
-    def outcome(self) -> Outcome:
-        """Returns what came of it."""
-        history = sha256()
-        for name, context in sorted(self.postgres.contexts.items()):
-            history.update(f"{name} {context.first} {context.head.seq}".encode() + context.head.digest)
-        history.update(f"{self.loop.steps} {self.api.version}".encode())
-        return Outcome(tuple(self.violations), self.loop.steps, history.hexdigest())
-
-    def dispose(self) -> None:
-        """Lets the tasks of all processes go."""
-        self.loop.dispose()
-
-
-def simulate(seed: int, plan: Plan) -> Outcome:
-    """Runs one world."""
-    loop_of_caller = asyncio._get_running_loop()  # noqa: SLF001
-    assert loop_of_caller is None, "a world has a loop of its own"
-    world = World(seed)
-    with substituted(world.loop, seed):
-        try:
-            world.run(plan)
-        except Exception as error:  # noqa: BLE001  a callback that raises is a fault of the service
-            world.report(f"a callback raised {error!r}")
-        outcome = world.outcome()
-        world.dispose()
-    return outcome
-
-
-def settle_memory() -> None:
-    """Frees what ended worlds have left. Their suspended coroutines are closed by this, and what they do then is of no
-    interest.
-    """
-    hook = sys.unraisablehook
-    sys.unraisablehook = lambda _: None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # coroutines that were never awaited
-        try:
-            gc.collect()
-        finally:
-            sys.unraisablehook = hook

@@ -1,17 +1,15 @@
 """Pods in books without upstream's delays: after each event every pod is counted where the current objects lead it."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-from cli.parity.upstream.quota.pod_events import Booked, PodVersion, Raw
+from cli.parity.upstream.quota.pod_events import Booked
+from cli.parity.upstream.quota.quota_books import PodVersion, QuotaBooks, Raw
 from services.quota_ledger.pods.pod_request import ENDED, is_preemptible
 from shared.domain.amounts import Amounts, negated
 from shared.kube.pod import Pod
-
-if TYPE_CHECKING:
-    from cli.parity.upstream.quota.quota_plugin import QuotaPlugin
 
 
 class Place(NamedTuple):
@@ -27,8 +25,8 @@ class Place(NamedTuple):
 class ImmediatePods:
     """The books as a function of the pods that exist, the quotas, and the placements that were not rejected."""
 
-    def __init__(self, scheduler: "QuotaPlugin") -> None:
-        self._scheduler = scheduler
+    def __init__(self, books: QuotaBooks) -> None:
+        self._quotas = books
         self._pods: dict[str, PodVersion] = {}
         self._placed: set[str] = set()
         self._places: dict[str, Place] = {}
@@ -47,7 +45,7 @@ class ImmediatePods:
 
     def add(self, raw: Raw) -> None:
         """Takes a pod's object."""
-        version = self._scheduler.read(raw)
+        version = self._quotas.read(raw)
         if version.ignored:
             self.delete(raw)
         else:
@@ -93,16 +91,16 @@ class ImmediatePods:
     def _place(self, key: str) -> Place | None:
         if key not in self._pods or (pod := self._pods[key].pod).status.phase in ENDED:
             return None
-        quota, tree = self._scheduler.resolve(pod)
-        if tree not in self._scheduler.trees or quota not in self._scheduler.trees[tree].quotas:
+        quota, tree = self._quotas.resolve(pod)
+        if tree not in self._quotas.trees or quota not in self._quotas.trees[tree].quotas:
             return None
-        vector = self._scheduler.counted(quota, tree, pod)
+        vector = self._quotas.counted(quota, tree, pod)
         return Place(quota, tree, vector, is_preemptible(pod), bool(pod.spec.node_name) or key in self._placed)
 
     def _book(self, place: Place, sign: int) -> None:
         vector = place.vector if sign > 0 else negated(place.vector)
         np_vector = {} if place.preemptible else vector
-        tree = self._scheduler.trees[place.tree]
+        tree = self._quotas.trees[place.tree]
         if sign > 0:
             tree.add_request(place.quota, vector, np_vector)
         if place.assigned:

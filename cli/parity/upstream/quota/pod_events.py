@@ -1,31 +1,15 @@
 """Pods in upstream's books: each is counted by the object of its last event. Source: spec/quota.md 2.4."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from cli.parity.upstream.quota.quirks import Quirk
+from cli.parity.upstream.quota.quota_books import PodVersion, QuotaBooks, Raw
 from services.quota_ledger.pods.pod_request import ENDED, is_preemptible
 from shared.domain.amounts import Amounts, negated, sub
 from shared.kube.elastic_quota import DEFAULT
 from shared.kube.pod import Pod
-
-if TYPE_CHECKING:
-    from cli.parity.upstream.quota.quota_plugin import QuotaPlugin
-
-Raw = Mapping[str, Any]
-
-
-class PodVersion(NamedTuple):
-    """A pod's object of one event.
-
-    Attributes:
-        ignored: it is terminating, and a feature gate leaves it out.
-    """
-
-    pod: Pod
-    ignored: bool
 
 
 class Booked:
@@ -44,8 +28,8 @@ class Booked:
 class EventPods:
     """The books by tree and quota: a pod stays where its last event has put it."""
 
-    def __init__(self, scheduler: "QuotaPlugin") -> None:
-        self._scheduler, self._quirks = scheduler, scheduler.quirks
+    def __init__(self, books: QuotaBooks) -> None:
+        self._quotas, self._quirks = books, books.quirks
         self._books: dict[tuple[str, str], dict[str, Booked]] = {}
 
     def of(self, tree: str, quota: str) -> Mapping[str, Booked]:
@@ -61,8 +45,8 @@ class EventPods:
 
     def add(self, raw: Raw) -> None:
         """Counts a new pod; a known one is left as it is."""
-        version = self._scheduler.read(raw)
-        quota, tree = self._scheduler.resolve(version.pod)
+        version = self._quotas.read(raw)
+        quota, tree = self._quotas.resolve(version.pod)
         if quota:
             self._enter(quota, tree, version)
 
@@ -70,8 +54,8 @@ class EventPods:
         """Moves a pod, or counts the difference between its two objects."""
         if old_raw["metadata"].get("resourceVersion") == raw["metadata"].get("resourceVersion"):
             return
-        old, version = self._scheduler.read(old_raw).pod, self._scheduler.read(raw)
-        (was, was_tree), (quota, tree) = self._scheduler.resolve(old), self._scheduler.resolve(version.pod)
+        old, version = self._quotas.read(old_raw).pod, self._quotas.read(raw)
+        (was, was_tree), (quota, tree) = self._quotas.resolve(old), self._quotas.resolve(version.pod)
         booked = self.of(tree, quota).get(old.metadata.key)
         if (was, was_tree) != (quota, tree):
             if was:
@@ -90,7 +74,7 @@ class EventPods:
     def delete(self, raw: Raw) -> None:
         """Releases a pod."""
         pod = msgspec.convert(raw, Pod)
-        quota, tree = self._scheduler.resolve(pod)
+        quota, tree = self._quotas.resolve(pod)
         if quota:
             self._leave(quota, tree, pod)
 
@@ -106,7 +90,7 @@ class EventPods:
         """Moves the pods of the default group whose quota is there by now."""
         for booked in list(self.of("", DEFAULT).values()):
             version = booked.first if Quirk.FIRST_SEEN in self._quirks else booked.latest
-            quota, tree = self._scheduler.resolve(version.pod)
+            quota, tree = self._quotas.resolve(version.pod)
             if quota != DEFAULT:
                 self._leave(DEFAULT, "", version.pod)
                 self._enter(quota, tree, version, assigned=booked.assigned if tree == "" else None)
@@ -116,9 +100,9 @@ class EventPods:
         key = pod.metadata.key
         if self._is_left_out(version) or key in self.of(tree, quota):
             return
-        if quota not in self._scheduler.tree(tree).quotas:
+        if quota not in self._quotas.tree(tree).quotas:
             return
-        booked = Booked(version, self._scheduler.counted(quota, tree, pod))
+        booked = Booked(version, self._quotas.counted(quota, tree, pod))
         self._books.setdefault((tree, quota), {})[key] = booked
         self._request(quota, tree, pod, booked.vector)
         if runs(pod) if assigned is None else assigned:
@@ -137,7 +121,7 @@ class EventPods:
 
     def _resize(self, quota: str, tree: str, booked: Booked, old: Pod, version: PodVersion) -> None:
         pod = version.pod
-        after = self._scheduler.counted(quota, tree, pod)
+        after = self._quotas.counted(quota, tree, pod)
         change = sub(after, self._vector(booked, quota, tree, old))
         booked.latest, booked.vector = version, after
         self._request(quota, tree, pod, change)
@@ -148,7 +132,7 @@ class EventPods:
             self._use(quota, tree, pod, after)
 
     def _assign(self, pod: Pod, *, to: bool) -> None:
-        quota, tree = self._scheduler.resolve(pod)
+        quota, tree = self._quotas.resolve(pod)
         booked = self.of(tree, quota).get(pod.metadata.key) if quota else None
         if booked is None or booked.assigned == to:
             return
@@ -159,17 +143,17 @@ class EventPods:
         self._use(quota, tree, pod, vector if to else negated(vector))
 
     def _vector(self, booked: Booked, quota: str, tree: str, pod: Pod) -> Amounts:
-        return self._scheduler.counted(quota, tree, pod) if Quirk.CURRENT_MASK in self._quirks else booked.vector
+        return self._quotas.counted(quota, tree, pod) if Quirk.CURRENT_MASK in self._quirks else booked.vector
 
     def _is_left_out(self, version: PodVersion) -> bool:
         has_ended = version.pod.status.phase in ENDED and Quirk.COUNTS_ENDED not in self._quirks
         return has_ended or version.ignored
 
     def _request(self, quota: str, tree: str, pod: Pod, vector: Amounts) -> None:
-        self._scheduler.trees[tree].add_request(quota, vector, {} if is_preemptible(pod) else vector)
+        self._quotas.trees[tree].add_request(quota, vector, {} if is_preemptible(pod) else vector)
 
     def _use(self, quota: str, tree: str, pod: Pod, vector: Amounts) -> None:
-        self._scheduler.trees[tree].add_used(quota, vector, {} if is_preemptible(pod) else vector)
+        self._quotas.trees[tree].add_used(quota, vector, {} if is_preemptible(pod) else vector)
 
 
 def runs(pod: Pod) -> bool:

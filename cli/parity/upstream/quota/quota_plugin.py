@@ -7,41 +7,26 @@ Source: spec/quota.md 1.3, 2.1, 2.4, 2.5.
 
 from collections.abc import Sequence
 
-import msgspec
-
 from cli.parity.upstream.quota.immediate_pods import ImmediatePods
-from cli.parity.upstream.quota.pod_events import EventPods, PodVersion, Raw
+from cli.parity.upstream.quota.pod_events import EventPods
 from cli.parity.upstream.quota.quirks import Quirk, Quirks
+from cli.parity.upstream.quota.quota_books import QuotaBooks, Raw
 from cli.parity.upstream.quota.quota_objects import bounded, is_same, keeps_rules, stock
-from cli.parity.upstream.quota.quota_tree import QuotaTree
-from services.quota_ledger.pods.pod_request import counted_request
 from shared.domain.amounts import Amounts, add, mask, sub
-from shared.domain.quota_lookup import QuotaLookup
 from shared.kube.elastic_quota import RESERVED, ROOT, DeclaredQuota, declared
-from shared.kube.instants import SECOND, instant_ns
-from shared.kube.pod import Pod
 from shared.kube.quantity import amounts
 
 
-class QuotaPlugin:
+class QuotaPlugin(QuotaBooks):
     """The books after a sequence of recorded events.
 
     Attributes:
-        trees: by tree id; the default one always exists.
-        tree_of: quota -> tree id.
-        names: the quotas that pods may belong to.
         pods: the pods in the books.
     """
 
     def __init__(self, given: Raw, quirks: Quirks) -> None:
-        self.args: Raw = given["args"]
-        self.gates = set(given["featureGates"])
-        self.now_ns = instant_ns(given["now"])
-        self.quirks = quirks
+        super().__init__(given, quirks)
         self._nodes: dict[str, Amounts] = {}
-        self.trees: dict[str, QuotaTree] = {}
-        self.tree_of: dict[str, str] = {}
-        self.names = QuotaLookup(default_group="DisableDefaultQuota" not in self.gates)
         self.pods = EventPods(self) if Quirk.LATE_HOMES in self.quirks else ImmediatePods(self)
         self._going: set[str] = set()
         tree = self.tree("")
@@ -60,16 +45,6 @@ class QuotaPlugin:
             scheduler.take(event)
         scheduler.settle()
         return scheduler
-
-    def tree(self, name: str) -> QuotaTree:
-        """Returns a tree, made at its first mention."""
-        if name not in self.trees:
-            self.trees[name] = QuotaTree(
-                self.quirks,
-                scales_min=self.args.get("enableMinQuotaScale", True),
-                guarantees="ElasticQuotaGuaranteeUsage" in self.gates,
-            )
-        return self.trees[name]
 
     def take(self, event: Raw) -> None:
         """Takes one recorded event."""
@@ -107,32 +82,6 @@ class QuotaPlugin:
         """Computes the runtimes of all trees."""
         for tree in self.trees.values():
             tree.settle()
-
-    def resolve(self, pod: Pod) -> tuple[str, str]:
-        """Returns quota and tree of a pod; both empty when it belongs to none."""
-        name, _ = self.names.resolve(pod.metadata.namespace, pod.metadata.labels)
-        return name, self.tree_of.get(name, "")
-
-    def request(self, pod: Pod) -> Amounts:
-        """Returns everything that a pod requests, as quotas count it."""
-        return counted_request(pod, overhead="ElasticQuotaIgnorePodOverhead" not in self.gates)
-
-    def counted(self, quota: str, tree: str, pod: Pod) -> Amounts:
-        """Returns a pod's request in the resources that a quota counts now."""
-        info = self.trees[tree].quotas.get(quota) if tree in self.trees else None
-        return mask(self.request(pod), info.declared.max) if info else {}
-
-    def read(self, raw: Raw) -> PodVersion:
-        """Reads a pod's object."""
-        metadata = raw["metadata"]
-        is_ignored = False
-        if at := metadata.get("deletionTimestamp"):
-            grace_ns = (metadata.get("deletionGracePeriodSeconds") or 0) * SECOND
-            is_over = self.now_ns > instant_ns(at) + grace_ns
-            is_ignored = "ElasticQuotaImmediateIgnoreTerminatingPod" in self.gates or (
-                is_over and "ElasticQuotaIgnoreTerminatingPod" in self.gates
-            )
-        return PodVersion(msgspec.convert(raw, Pod), is_ignored)
 
     def _node(self, name: str, allocatable: Amounts) -> None:
         delta = sub(allocatable, self._nodes.get(name, {}))

@@ -1,0 +1,110 @@
+"""Running a world: the plan's steps, the rest at the end, and what comes of it."""
+
+import asyncio
+import gc
+import sys
+import warnings
+from functools import partial
+from hashlib import sha256
+from typing import NamedTuple
+
+from cli.dev.fault_simulation import at_rest, cluster_objects, faults
+from cli.dev.fault_simulation.plan import ENDS_S, SETTLES_S, Plan
+from cli.dev.fault_simulation.replica import SERVICES
+from cli.dev.fault_simulation.substitutions import substituted
+from cli.dev.fault_simulation.waiting_at_rest import waiting
+from cli.dev.fault_simulation.world import World
+from shared.kube.instants import SECOND
+
+
+class Outcome(NamedTuple):
+    """Outcome of a world.
+
+    Attributes:
+        violations: broken invariants, in the order in which they were found.
+        steps: callbacks that ran.
+        digest: of the whole history: equal for two runs of the same seed and plan.
+    """
+
+    violations: tuple[str, ...]
+    steps: int
+    digest: str
+
+
+def simulate(seed: int, plan: Plan) -> Outcome:
+    """Runs one world."""
+    loop_of_caller = asyncio._get_running_loop()  # noqa: SLF001
+    assert loop_of_caller is None, "a world has a loop of its own"
+    world = World(seed)
+    with substituted(world.loop, seed):
+        try:
+            run(world, plan)
+        except Exception as error:  # noqa: BLE001  a callback that raises is a fault of the service
+            world.report(f"a callback raised {error!r}")
+        outcome = _outcome(world)
+        world.loop.dispose()
+    return outcome
+
+
+def run(world: World, plan: Plan) -> None:
+    """Runs the plan until the world has come to rest, and checks it then."""
+    outside = world.loop.outside
+    with world.loop.current():
+        outside.context.run(_begin, world, plan)
+    world.loop.run_until(ENDS_S)
+    left = _not_at_rest(world)
+    if left or any(waiting(world)):
+        # A service decides by its timers, and what it just decided is not carried out yet.
+        world.loop.run_until(ENDS_S + SETTLES_S)
+        left = _not_at_rest(world)
+    for text in (*left, *_waits(world)):
+        world.report(text)
+
+
+def _begin(world: World, plan: Plan) -> None:
+    for resource, body in cluster_objects.initial():
+        world.api.create(resource, body)
+    for service in SERVICES:
+        world.start_replica(service, after_s=world.random.random() * 0.2)
+    for name in world.api.objects["nodes"]:
+        world.start_agent(name)
+    world.loop.spawn(world.operator.process, world.operator.run())
+    for step in plan:
+        if step.do == "create-pod":
+            world.kinds[step.target] = step.what
+        world.later(step.at_s, partial(faults.carry_out, world, step))
+
+
+def _not_at_rest(world: World) -> list[str]:
+    return [*at_rest.states(world), *at_rest.undone(world)]
+
+
+def _waits(world: World) -> list[str]:
+    """Returns what waits without need, once it was tried again."""
+    now_ns, found = world.now_ns(), list(waiting(world))
+    if later := [each.retry_ns for each in found if each.retry_ns > now_ns]:
+        world.loop.run_until(world.loop.time() + (max(later) - now_ns) / SECOND + SETTLES_S)
+        found = [each for each in found if each.retry_ns <= now_ns] + list(waiting(world))
+    return list(dict.fromkeys(each.text for each in found))
+
+
+def _outcome(world: World) -> Outcome:
+    history = sha256()
+    for name, context in sorted(world.postgres.contexts.items()):
+        history.update(f"{name} {context.first} {context.head.seq}".encode() + context.head.digest)
+    history.update(f"{world.loop.steps} {world.api.version}".encode())
+    return Outcome(tuple(world.violations), world.loop.steps, history.hexdigest())
+
+
+def settle_memory() -> None:
+    """Frees what ended worlds have left. Their suspended coroutines are closed by this, and what they do then is of no
+    interest.
+    """
+    hook = sys.unraisablehook
+    sys.unraisablehook = lambda _: None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # coroutines that were never awaited
+        try:
+            gc.collect()
+        finally:
+            sys.unraisablehook = hook
