@@ -4,7 +4,7 @@ The State determines the admitted pods: of those that were refused before the la
 of the queue, as many as fit. So capacity for one pod lets one pod be tried, not ten thousand.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.quota_reason_codes import waits_for_ledger, waits_for_quota, waits_for_rejected_quota
@@ -66,9 +66,12 @@ class QuotaGate:
                 self._stale[name] = None
             if name in self._blocked:
                 self._enter(name, self._blocked[name])
-        if view.dirty and view.rules is not None and view.rules.check_parents:
+        checks_parents = view.rules is not None and view.rules.check_parents
+        if view.dirty and checks_parents:
             self._stale.update(dict.fromkeys(self._of_quota))  # any of them may be an ancestor of a changed quota
+        self._stale.update(dict.fromkeys(self._crowded(checks_parents=checks_parents)))
         view.dirty.clear()
+        view.tightened.clear()
         moved: list[str] = []
         for quota in self._stale:
             before = self._admitted.get(quota, {})
@@ -78,6 +81,17 @@ class QuotaGate:
                 moved += [uid for uid in {**before, **after} if (uid in before) != (uid in after)]
         self._stale.clear()
         return moved
+
+    def _crowded(self, *, checks_parents: bool) -> Iterable[str]:
+        """Returns the quotas with admitted pods for which there may be no capacity any more.
+
+        Where none is admitted, less capacity changes nothing: pods that wait are not sorted after each charge.
+        """
+        view = self._view
+        admitting = {quota for quota, uids in self._admitted.items() if uids} if view.tightened else set()
+        if not admitting or checks_parents:
+            return admitting
+        return (above.name for quota in view.tightened for above in view.path(quota) if above.name in admitting)
 
     def _admit(self, quota: str) -> Iterator[str]:
         view = self._view

@@ -69,6 +69,7 @@ class QuotaView(QuotaHeadroom):
         pods: uid -> its entry in the ledger; pods_of: quota -> uids of its pods.
         freed: quota -> `quota` seq of the last event that may have released capacity in it.
         dirty: quotas and pods, by name and uid, that changed since the gate last read them.
+        tightened: quotas in which less may be free since then, while no pod or quota of `dirty` says so.
     """
 
     def __init__(self) -> None:
@@ -79,6 +80,7 @@ class QuotaView(QuotaHeadroom):
         self.pods_of: dict[str, dict[str, None]] = {}
         self.freed: dict[str, int] = {}
         self.dirty: dict[str, None] = {}
+        self.tightened: dict[str, None] = {}
         self._observed: dict[str, DeclaredQuota] = {}
         # Of several objects of one name each counts: the ledger follows one, and pods of the others may have to wait.
         self._observed_names: Counter[str] = Counter()
@@ -126,6 +128,7 @@ class QuotaView(QuotaHeadroom):
                 self._leave(uid, seq)
             case ConfigApplied(text=text):
                 self._rules_text, self.rules = text, options_of(text)
+                self.dirty.update(dict.fromkeys(self.names.quotas))
                 self._free_rejected(seq)  # they may count in the default group from now on
             case WriterStarted():
                 self.is_led = True
@@ -147,6 +150,7 @@ class QuotaView(QuotaHeadroom):
                 self.names.drop(name)
                 self._children = None
                 self.runtimes.pop(name, None)
+                self.dirty[name] = None
             case QuotaRejected(reason=""):
                 self._free_rejected(seq)
 
@@ -236,6 +240,7 @@ class QuotaView(QuotaHeadroom):
         self.dirty[uid] = None
         if entry.charged:
             self._count(entry, +1)
+            self.tightened[entry.quota] = None
 
     def _leave(self, uid: str, seq: int) -> Entry | None:
         entry = self.pods.pop(uid, None)
@@ -256,6 +261,8 @@ class QuotaView(QuotaHeadroom):
             return ""
         self.pods[uid] = msgspec.structs.replace(entry, charged=charged)
         self._count(entry, +1 if charged else -1)
+        if charged:
+            self.tightened[entry.quota] = None
         return entry.quota
 
     def _grant(self, runtimes: dict[str, dict[str, int]], dropped: dict[str, list[str]], seq: int) -> None:
@@ -265,6 +272,8 @@ class QuotaView(QuotaHeadroom):
                 of_quota = self.runtimes.setdefault(quota, {})
                 if size > of_quota.get(resource, -1):
                     more[quota] = None
+                else:
+                    self.tightened[quota] = None
                 of_quota[resource] = size
         for resource, quotas in dropped.items():
             for quota in quotas:

@@ -105,6 +105,20 @@ def test_a_place_that_comes_free_lets_one_pod_through_in_order() -> None:
     assert sorted(gate.changed()) == ["p3", "p4"]
 
 
+@pytest.mark.parametrize("tightens", [charged("p3"), runtime(1000)])
+def test_capacity_that_is_taken_by_others_admits_no_longer(tightens: Event) -> None:
+    view = view_of(declared("a"), runtime(1000), *(attached(f"p{n}") for n in range(4)), charged("p0"))
+    gate, waiting = QuotaGate(view), refused("p2", 99)
+    gate.place("p2", waiting, 0)
+    view.seq = 99  # type: ignore[attr-defined]
+    append(view, runtime(2000))
+    assert gate.changed() == ["p2"]
+    append(view, tightens)
+    assert gate.changed() == ["p2"]
+    assert gate.place("p2", waiting, 0) == (None, 0), "as a gate that begins now has it"
+    assert gate.changed() == []
+
+
 def test_changes_that_free_nothing_let_no_pod_be_tried() -> None:
     view = view_of(declared("a"), declared("b"), runtime(1000), attached("p0"), attached("p1"), charged("p0"))
     gate, pod_record = QuotaGate(view), refused("p1", 99)
