@@ -2,8 +2,6 @@
 
 import re
 
-import msgspec
-
 _TYPES = re.compile(r"Expected `([^`]*)`, got `([^`]*)`")
 _AT = " - at `$"
 _MALFORMED = "JSON is malformed: "
@@ -24,6 +22,7 @@ def in_plain_words(message: str) -> str:
     """Returns the message of a `msgspec.ValidationError` with the types as a user writes them: `expected true or false,
     got a string`. A message about something else is unchanged.
     """
+    message = message.removeprefix("Object contains ")  # an unknown field
     found = _TYPES.match(message)
     if found is None:
         return message
@@ -31,9 +30,9 @@ def in_plain_words(message: str) -> str:
     return f"expected {' or '.join(types) or 'null'}, got {_FOUND.get(found[2], found[2])}{message[found.end() :]}"
 
 
-def field_fault(error: msgspec.MsgspecError) -> str:
+def field_fault(error: Exception) -> str:
     """Returns the field that a decoder refused and what is wrong with it, as a user writes both:
-    `spec.owners[0].labelSelector: expected an object, got a string`.
+    `spec.owners[0].labelSelector: expected an object, got a string`. The text of another error is returned as it is.
     """
     reason, _, path = str(error).partition(_AT)
     path = path.rstrip("`").lstrip(".")
@@ -46,3 +45,12 @@ def field_fault(error: msgspec.MsgspecError) -> str:
     else:
         words = in_plain_words(reason)
     return f"{path}: {words}" if path else words
+
+
+def unreadable_annotation(name: str, fault: str) -> str:
+    """Returns the sentence about an annotation that cannot be read.
+
+    Args:
+        fault: what is wrong with it, such as `field_fault` returns.
+    """
+    return f"annotation {name} cannot be read: {fault}; correct or remove it"

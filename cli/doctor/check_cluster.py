@@ -197,7 +197,7 @@ def about_rejected_quotas(lines: Sequence[str]) -> Iterator[Finding]:
 
 def about_ignored_quota_annotations(lines: Sequence[str]) -> Iterator[Finding]:
     """Names the quotas of which an annotation is ignored, each described in one line."""
-    remedy = "correct it: kubectl edit elasticquota"
+    remedy = "correct it: kubectl edit elasticquotas.scheduling.sigs.k8s.io"
     return _about_quotas(lines, remedy, "annotations of {} more quotas are ignored")
 
 

@@ -8,6 +8,7 @@ from services.scheduler.explain.ignored_node_annotations import ignored_annotati
 from services.scheduler.explain.objects_without_plugin import UnreadObjects
 from services.scheduler.explain.rejected_reservations import RejectedReservation
 from services.scheduler.explain.waiting_order_config import QueueRules
+from services.scheduler.plugins.node_numa_resource.node_cpu_and_zone_options import closing_label
 from services.scheduler.state.ignored_pod_settings import ignored_settings_of
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.first_names import first_names
@@ -66,4 +67,6 @@ def about_ignored_settings(view: SchedulerState, rules: QueueRules) -> Iterator[
             yield Finding("warning", "configuration", f"gang {gang}: {fault}", f"correct it on {source}")
     for name, record in sorted(view.nodes.items()):
         for fault in ignored_annotations(record.node):
+            yield Finding("warning", "configuration", f"node {name}: {fault}", f"correct it: kubectl edit node {name}")
+        if fault := closing_label(record.node.metadata.labels or {}):
             yield Finding("warning", "configuration", f"node {name}: {fault}", f"correct it: kubectl edit node {name}")

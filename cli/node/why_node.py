@@ -23,6 +23,7 @@ from services.scheduler.explain.ignored_node_annotations import ignored_annotati
 from services.scheduler.explain.load_rules_in_force import load_rules
 from services.scheduler.explain.waiting_order_config import rules_in_force
 from services.scheduler.explain.waiting_pods import waiting_pods
+from services.scheduler.plugins.node_numa_resource.node_cpu_and_zone_options import closing_label
 from services.slo_controller.overcommit.explain import explain as steps_of
 from shared.domain.amounts import total
 from shared.events.cluster import DesiredStateApplied, EvictionPaused, NodeObserved
@@ -149,6 +150,8 @@ def _of_object(facts: NodeFacts) -> Iterator[NodeReason]:
     if ready is not None and ready.status != "True":
         text = f"its condition Ready is {ready.status}" + (f" ({ready.reason})" if ready.reason else "")
         yield NodeReason("all", ready.last_transition_time or "", "", text, "see the kubelet on it")
+    if text := closing_label(node.metadata.labels or {}):
+        yield NodeReason("all", "", "", text, f"`kubectl edit node {facts.name}`")
     for taint in node.spec.taints:
         if taint.effect not in CLOSED or taint.key.startswith("node.kubernetes.io/unschedulable"):
             continue
@@ -179,14 +182,19 @@ def _of_requests(facts: NodeFacts, allocatable: dict[str, int], requested: dict[
 
 
 def _of_load(facts: NodeFacts, allocatable: dict[str, int], now_ns: int) -> Iterator[NodeReason]:
+    rules = load_rules(facts.view, facts.node)
     if facts.ignored is not None:
         since = instant_text(facts.ignored.since_ns // SECOND * SECOND)
         yield NodeReason("some", since, "", describe_ignored(facts.ignored), remedy_of(facts.ignored))
+        if facts.reports and facts.reports[-1].source in {fault.source for fault in facts.ignored.faults}:
+            for each in (rule for rule in rules if rule.rejects_expired):
+                text = f"LoadAwareScheduling rejects it for {each.scheduler}: an ignored report counts as expired"
+                yield NodeReason("all", since, "", text)
+            return
     if not facts.reports:
         return
     report = facts.reports[-1]
     old_ns = now_ns - report.at_ns
-    rules = load_rules(facts.view, facts.node)
     for each in rules:
         if each.rejects_expired and report.at_ns and old_ns >= each.expiration_ns:
             text = f"LoadAwareScheduling rejects it for {each.scheduler}: its last usage report is expired"
@@ -210,7 +218,8 @@ def _usage(facts: NodeFacts) -> str:
     sizes = {"cpu": report.usage.cpu_milli, "memory": report.usage.memory}
     known = human_amounts({name: size for name, size in sizes.items() if size is not None}, none="nothing measured")
     at = instant_of(report.at_ns) if report.at_ns else "an unknown time"
-    return f"{known} at {at} ({report.source}, {report.event})"
+    is_ignored = facts.ignored is not None and report.source in {fault.source for fault in facts.ignored.faults}
+    return f"{known} at {at} ({report.source}, {report.event}{', ignored' if is_ignored else ''})"
 
 
 def _batch(facts: NodeFacts) -> Iterator[str]:

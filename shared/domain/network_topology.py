@@ -128,7 +128,7 @@ def topology_fault(text: str) -> str:
     try:
         rules = msgspec.json.decode(text, type=_Gather).gather_strategy
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
-        return f"it cannot be read, and the gang has no wishes: {error}"
+        return f"it cannot be read, and the gang has no wishes: {field_fault(error)}"
     unknown = next((rule for rule in rules if rule.strategy and rule.strategy not in STRATEGIES), None)
     return f"layer {unknown.layer!r} has strategy {unknown.strategy!r}, which is ignored" if unknown else ""
 

@@ -23,7 +23,7 @@ from shared.kube.node import Taint
 from shared.kube.pod import Container, Pod, PodSpec, PodStatus, Quantities, ResourceRequirements
 from shared.kube.quantity import NANO, BadQuantity, nanos
 from shared.kube.selectors import LabelSelector
-from shared.type_error_words import field_fault
+from shared.type_error_words import field_fault, unreadable_annotation
 
 ORDER = "scheduling.koordinator.sh/reservation-order"
 RESTRICTED_OPTIONS = "scheduling.koordinator.sh/reservation-restricted-options"
@@ -230,7 +230,7 @@ def problem_of_amounts(reservation: Reservation) -> str:
     except BadQuantity as error:
         return str(error)
     except msgspec.MsgspecError as error:
-        return f"annotation {RESIZE} cannot be read: {field_fault(error)}; correct or remove it"
+        return unreadable_annotation(RESIZE, field_fault(error))
     return ""
 
 
@@ -272,7 +272,7 @@ def problem_of_use(reservation: Reservation) -> str:
         except BadQuantity as error:
             return f"annotation {name}: {error}"
         except msgspec.MsgspecError as error:
-            return f"annotation {name} cannot be read: {field_fault(error)}; correct or remove it"
+            return unreadable_annotation(name, field_fault(error))
     return ""
 
 

@@ -32,6 +32,10 @@ class _Template(msgspec.Struct):
     name: str = msgspec.field(name="nodeName", default="")
 
 
+class _Strict(msgspec.Struct, forbid_unknown_fields=True):
+    name: str = ""
+
+
 class _Needs(msgspec.Struct):
     name: str
 
@@ -42,6 +46,7 @@ class _Needs(msgspec.Struct):
         ('{"spec": {"a": [1, "2"]}}', _Template, "spec[...][1]: expected a whole number, got a string"),
         ('{"nodeName": 3}', _Template, "nodeName: expected a string, got a whole number"),
         ("[]", _Template, "expected an object, got a list"),
+        ('{"nam": "x"}', _Strict, "unknown field `nam`"),
         ("{}", _Needs, "the field name is missing"),
         ("{'a': 1}", _Template, "it is no JSON: object keys must be strings (byte 1)"),
         ('{"spec"', _Template, "it is no JSON: its end is missing"),

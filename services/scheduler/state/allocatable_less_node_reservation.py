@@ -20,6 +20,7 @@ from shared.kube.json_text import read_json
 from shared.kube.node import Node
 from shared.kube.quantity import NANO, BadQuantity, nanos
 from shared.kube.quantity_text import notation_of, quantity_text
+from shared.type_error_words import field_fault
 
 ANNOTATION = "node.koordinator.sh/reservation"
 
@@ -65,7 +66,7 @@ def reservation_fault(text: str) -> str:
     try:
         reservation, _ = _read(text)
     except (msgspec.MsgspecError, BadQuantity) as error:
-        return f"it cannot be read, and nothing is reserved: {error}"
+        return f"it cannot be read, and nothing is reserved: {field_fault(error)}"
     if reservation.apply_policy not in (*_OF_ALLOCATABLE, _CPUS_ONLY):
         known = f"{_OF_ALLOCATABLE[-1]} and {_CPUS_ONLY}"
         return f"applyPolicy is {reservation.apply_policy!r}, and allocatable is not reduced; policies are {known}"

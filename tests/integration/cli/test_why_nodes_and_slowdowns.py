@@ -126,6 +126,34 @@ async def test_annotations_of_a_node_that_cannot_be_read_are_named_by_why_node_a
     assert [text.startswith((f"node odd: {reserved}", f"node odd: {thresholds}")) for text in found] == [True, True]
 
 
+async def test_labels_of_a_node_with_unknown_values_are_named_by_why_node_and_by_the_doctor(database: str) -> None:
+    def world() -> World:
+        world = World()
+        begin(world, "cluster", "scheduling")
+        labels = {
+            "node.koordinator.sh/numa-topology-policy": "Bar",
+            "node.koordinator.sh/numa-allocate-strategy": "Baz",
+        }
+        ratios = {"node.koordinator.sh/resource-amplification-ratio": "abc"}
+        world.add_node(node("odd", cpu="8", labels=labels, annotations=ratios))
+        return world
+
+    await write(await asyncio.to_thread(world), database)
+    shown = (await run(Log(database), "why", "node", "odd")).stdout
+    closed = (
+        "label node.koordinator.sh/numa-topology-policy is 'Bar', and NodeNUMAResource rejects the node; "
+        "give one of BestEffort, Restricted, SingleNUMANode"
+    )
+    ratio = "annotation node.koordinator.sh/resource-amplification-ratio cannot be read: it is no JSON"
+    strategy = "label node.koordinator.sh/numa-allocate-strategy is 'Baz' and counts as none; give one of MostAllocated"
+    assert shown.startswith(f"odd: it takes no new pods: {closed}\n")
+    assert f"  ignored: {ratio}: invalid character (byte 0); correct or remove it" in shown
+    assert f"  ignored: {strategy}, LeastAllocated" in shown
+    doctor = (await run(Log(database), "doctor", "-o", "json")).stdout
+    found = [each["what"] for each in json.loads(doctor) if each["what"].startswith("node odd: ")]
+    assert [text.startswith(f"node odd: {each}") for text, each in zip(found, (ratio, strategy, closed), strict=True)]
+
+
 async def test_gpu_memory_is_shown_in_gi_as_other_bytes_are(database: str) -> None:
     def world() -> World:
         memory = "koordinator.sh/gpu-memory"

@@ -172,9 +172,12 @@ def test_without_a_topology_any_more_nothing_is_given() -> None:
 
 
 def test_an_unreadable_annotation_rejects_the_pod_with_the_reason() -> None:
-    world = world_of("n")
-    message = unschedulable(schedule(world, pod("p", annotations={SPEC: "{"})))["p"].message
-    assert "unexpected end of JSON input" in message
+    for text, fault in (
+        ("{", "it is no JSON: its end is missing"),
+        ('{"preferredCPUBindPolicy": 3}', "preferredCPUBindPolicy: expected a string, got a whole number"),
+    ):
+        message = unschedulable(schedule(world_of("n"), pod("p", annotations={SPEC: text})))["p"].message
+        assert f"annotation {SPEC} cannot be read: {fault}; correct or remove it" in message
 
 
 def test_a_numa_node_that_an_annotation_lists_twice_counts_with_both_amounts() -> None:

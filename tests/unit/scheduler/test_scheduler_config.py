@@ -103,7 +103,7 @@ def test_json_is_read_as_well_as_yaml() -> None:
         (profile("- schedulerName: s\n"), "profiles[1].schedulerName", "already"),
         (profile("  plugins: {filter: {enabled: [{nam: x}]}}"), "profiles[0].plugins.filter.enabled[0]", "unknown field `nam`"),
         (profile("  plugins: {filter: {enabled: [{name: NodeName}, {name: NodeNmae}]}}"),
-         "profiles[0].plugins.filter.enabled[1].name", "there is no plugin 'NodeNmae'"),
+         "profiles[0].plugins.filter.enabled[1].name", "there is no plugin 'NodeNmae'; perhaps 'NodeName' is meant"),
         (profile("  plugins: {score: {disabled: [{name: Nope}]}}"), "profiles[0].plugins.score.disabled[0].name", "Nope"),
         (profile("  plugins: {score: {enabled: [{name: NodeAffinity, weight: -1}]}}"),
          "profiles[0].plugins.score.enabled[0].weight", "above 0"),

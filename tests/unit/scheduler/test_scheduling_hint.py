@@ -55,6 +55,11 @@ def test_the_annotation_by_its_old_name_is_read_where_the_new_one_is_not() -> No
 def test_a_hint_that_cannot_be_read_refuses_the_pod() -> None:
     one = PluginHarness(SchedulingHint(), [node("a")])
     assert one.refusals(pod("p", annotations={HINT: "{"})) == {"a": ("UnreadableAnnotation",)}
+    world = world_of("a")
+    world.add_pod(pod("p", annotations={HINT: "5"}))
+    world.read()
+    message = unschedulable(world.cycles())["p"].message
+    assert f"annotation {HINT} cannot be read: expected an object, got a whole number; correct or remove it" in message
 
 
 def test_only_so_many_preferred_nodes_are_looked_at() -> None:

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from typing import Any
 
+from cli.parity.runners.scheduler.reason_words import upstream_text
 from services.scheduler.plugins.device_share.device_usage import AllocatedDevice, ByType, DeviceUsage, less
 from services.scheduler.plugins.device_share.devices_of_node import NodeDevices
 from services.scheduler.plugins.helper.rejections import Rejection
-from services.scheduler.plugins.registry import text
 
 SUCCESS = {"code": "Success"}
 
@@ -16,7 +16,7 @@ def status_of(rejection: object) -> dict[str, Any]:
     if not isinstance(rejection, Rejection):
         return dict(SUCCESS)
     code = "Error" if rejection.error else "UnschedulableAndUnresolvable" if rejection.unresolvable else "Unschedulable"
-    return {"code": code, "reasons": sorted(text(*reason) for reason in rejection.reasons)}
+    return {"code": code, "reasons": sorted(upstream_text(reason) for reason in rejection.reasons)}
 
 
 def free_amounts(devices: NodeDevices, usage: DeviceUsage) -> dict[str, dict[str, dict[str, int]]]:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cli.parity.runners.scheduler.reason_words import upstream_text
 from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.cycle.active_plugins import ActivePlugins
 from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
@@ -21,7 +22,6 @@ from services.scheduler.framework.plugin_cycle_state import on_all_rows
 from services.scheduler.framework.profile import Profile, Scorer
 from services.scheduler.kernels.array_types_and_row_selection import Bools, Int64
 from services.scheduler.kernels.merge_and_select_nodes import FEASIBLE
-from services.scheduler.plugins.registry import text
 from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.events import Draft
 from shared.events.scheduling import CycleDecided, PodPlaced
@@ -132,7 +132,7 @@ class Evaluation:
 
     def refusal(self, plugin: Plugin, result: int) -> Refusal:
         """Returns the meaning of a filter result of a plugin for the class."""
-        reasons = sorted(text(*reason) for reason in plugin.reasons(self.pod_class, result))
+        reasons = sorted(upstream_text(reason) for reason in plugin.reasons(self.pod_class, result))
         return Refusal(plugin.unresolvable(self.pod_class, result), reasons)
 
     def scores(self, evaluation: ClassEvaluation) -> Scores:

@@ -17,6 +17,7 @@ import msgspec
 
 from cli.parity.runners.scheduler import topology_manager
 from cli.parity.runners.scheduler.evaluation import agree
+from cli.parity.runners.scheduler.reason_words import upstream_text
 from cli.parity.runners.scheduler.recorded_cluster import Cluster, Tried
 from services.scheduler.plugins.helper.rejections import Rejection
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import (
@@ -238,7 +239,7 @@ def _free(node: NumaNode) -> str | dict[str, str]:
 
 def _status(rejection: Rejection) -> dict[str, Any]:
     code = "Error" if rejection.error else "UnschedulableAndUnresolvable" if rejection.unresolvable else "Unschedulable"
-    return {"code": code, "reasons": sorted(text(*reason) for reason in rejection.reasons)}
+    return {"code": code, "reasons": sorted(upstream_text(reason) for reason in rejection.reasons)}
 
 
 def _zones(zones: Iterable[Zone]) -> list[dict[str, Any]]:

@@ -196,7 +196,8 @@ def _check_names(entries: PluginSet, registry: Registry, path: str, profile: str
 def _check_name(name: str, registry: Registry, path: str) -> None:
     if not registry.has(name):
         close = did_you_mean(name, (*registry.names(), *registry.unsupported))
-        raise BadConfig(path, f"there is no plugin {name!r}{close}; this release has {', '.join(registry.names())}")
+        known = close or f"; this release has {', '.join(registry.names())}"
+        raise BadConfig(path, f"there is no plugin {name!r}{known}")
 
 
 def _unused(document: Document) -> Iterator[str]:

@@ -28,6 +28,7 @@ from shared.kube.json_text import read_json
 from shared.kube.pod import Pod
 from shared.kube.quantity import BadQuantity, nanos, value
 from shared.kube.selectors import LabelSelector
+from shared.type_error_words import field_fault, unreadable_annotation
 
 ALLOCATE_HINT = "scheduling.koordinator.sh/device-allocate-hint"
 JOINT_ALLOCATE = "scheduling.koordinator.sh/device-joint-allocate"
@@ -39,7 +40,6 @@ SAME_PCIE = "SamePCIe"
 RESTRICTED = "Restricted"
 _OPERATORS = frozenset(("In", "NotIn", "Exists", "DoesNotExist"))
 T = TypeVar("T")
-_CUT_SHORT = "unexpected end of JSON input"
 
 
 class GpuRequest(NamedTuple):
@@ -179,9 +179,9 @@ class _Partition(msgspec.Struct, frozen=True, rename="camel"):
 
 def _with_wishes(pod: Pod, of_type: dict[str, dict[str, int]]) -> DeviceRequests:
     notes = pod.metadata.annotations or {}
-    hints: dict[str, _Hint] = _annotation(notes, ALLOCATE_HINT, dict[str, _Hint], "DeviceAllocateHint") or {}
-    joint: _Joint | None = _annotation(notes, JOINT_ALLOCATE, _Joint, "DeviceJointAllocate")
-    spec: _Partition | None = _annotation(notes, PARTITION_SPEC, _Partition, "GPUPartitionSpec")
+    hints: dict[str, _Hint] = _annotation(notes, ALLOCATE_HINT, dict[str, _Hint]) or {}
+    joint: _Joint | None = _annotation(notes, JOINT_ALLOCATE, _Joint)
+    spec: _Partition | None = _annotation(notes, PARTITION_SPEC, _Partition)
     wishes = {type_: _wish(type_, hint) for type_, hint in hints.items()}
     together = tuple(
         type_
@@ -191,7 +191,7 @@ def _with_wishes(pod: Pod, of_type: dict[str, dict[str, int]]) -> DeviceRequests
     try:
         bandwidth = value(nanos(spec.ring_bus_bandwidth or "0")) if spec else 0
     except BadQuantity as error:
-        raise _BadRequest("UnreadableAnnotation", f"invalid GPUPartitionSpec annotation, err: {error}") from error
+        raise _BadRequest("UnreadableAnnotation", unreadable_annotation(PARTITION_SPEC, str(error))) from error
     return DeviceRequests(
         of_type,
         _gpu_request(of_type[GPU]) if GPU in of_type else None,
@@ -203,39 +203,38 @@ def _with_wishes(pod: Pod, of_type: dict[str, dict[str, int]]) -> DeviceRequests
     )
 
 
-def _annotation(notes: Mapping[str, str], name: str, kind: type[T], label: str) -> T | None:
+def _annotation(notes: Mapping[str, str], name: str, kind: type[T]) -> T | None:
     text = notes.get(name)
     if not text:
         return None
     try:
         read: T = read_json(text, kind)
     except msgspec.MsgspecError as error:
-        raise _BadRequest(
-            "UnreadableAnnotation", f"invalid {label} annotation, err: {_problem(text, error)}"
-        ) from error
+        raise _BadRequest("UnreadableAnnotation", unreadable_annotation(name, _fault(text, error))) from error
     return read
 
 
-def _problem(text: str, error: msgspec.MsgspecError) -> str:
-    """Words a fault of syntax as upstream does."""
+def _fault(text: str, error: msgspec.MsgspecError) -> str:
+    """Returns what is wrong; a fault of syntax in upstream's words, which name the character."""
     try:
         json.loads(text)
     except json.JSONDecodeError as syntax:
         if syntax.pos >= len(text.rstrip()):
-            return _CUT_SHORT
+            return "it is no JSON: its end is missing"
         if syntax.msg == "Expecting value":
             return f"invalid character {text[syntax.pos]!r} looking for beginning of value"
     except RecursionError:
         pass  # nested too deeply for this parser: the words of the other one
-    return str(error)
+    return field_fault(error)
 
 
 def _wish(type_: str, hint: _Hint) -> Wish:
-    selectors = (("Selector", hint.selector), ("VFSelector", hint.vf_selector))
+    selectors = (("selector", hint.selector), ("vfSelector", hint.vf_selector))
     for label, selector in selectors:
         for each in selector.match_expressions if selector else ():
             if each.operator not in _OPERATORS:
-                detail = f'invalid {label} of DeviceHint, deviceType: {type_}, err: "{each.operator}" is not a valid label selector operator'
+                fault = f"{type_}.{label}: {each.operator!r} is no operator; those of label selectors are {', '.join(sorted(_OPERATORS))}"
+                detail = unreadable_annotation(ALLOCATE_HINT, fault)
                 raise _BadRequest("UnreadableAnnotation", detail)
     return Wish(
         canonical(hint.selector) or None,

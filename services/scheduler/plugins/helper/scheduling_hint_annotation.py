@@ -12,11 +12,10 @@ import msgspec
 from services.scheduler.framework.reasons import ReasonText
 from services.scheduler.state.pod_equivalence_class import HINTS
 from shared.kube.json_text import read_json
+from shared.type_error_words import field_fault, unreadable_annotation
 
 UNREADABLE_ANNOTATION = ReasonText("{detail}", "无法解析 Pod 的注解：{detail}")
 """Text of the reason UnreadableAnnotation, of all plugins that read the hint."""
-
-_CUT_SHORT = "unexpected end of JSON input"
 
 
 class BadHint(Exception):
@@ -43,11 +42,11 @@ def read_hint(annotations: Mapping[str, str] | None) -> Hint | None:
     Raises:
         BadHint: the annotation cannot be read.
     """
-    text = next((text for name in HINTS if (text := (annotations or {}).get(name))), None)
-    if text is None:
+    name = next((name for name in HINTS if (annotations or {}).get(name)), None)
+    if name is None:
         return None
     try:
-        hint: Hint = read_json(text, Hint)
+        hint: Hint = read_json((annotations or {})[name], Hint)
     except msgspec.MsgspecError as error:
-        raise BadHint(_CUT_SHORT if "truncated" in str(error) else f"scheduling hint: {error}") from error
+        raise BadHint(unreadable_annotation(name, field_fault(error))) from error
     return hint

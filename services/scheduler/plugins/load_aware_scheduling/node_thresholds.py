@@ -12,6 +12,7 @@ from services.scheduler.state.strict_annotation_parsing import Int64
 from shared.kube.instants import BadTime, duration_ns
 from shared.kube.json_text import read_json
 from shared.kube.node import Node
+from shared.type_error_words import field_fault
 
 ANNOTATION = "scheduling.koordinator.sh/usage-thresholds"
 
@@ -94,7 +95,7 @@ def thresholds_fault(text: str) -> str:
     try:
         _parsed(text)
     except (msgspec.MsgspecError, BadTime) as error:
-        return f"it cannot be read, and the thresholds of the configuration count: {error}"
+        return f"it cannot be read, and the thresholds of the configuration count: {field_fault(error)}"
     return ""
 
 

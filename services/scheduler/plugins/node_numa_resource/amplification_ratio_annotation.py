@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import msgspec
 
 from shared.kube.json_text import read_json
+from shared.type_error_words import field_fault, unreadable_annotation
 
 ANNOTATION = "node.koordinator.sh/resource-amplification-ratio"
 
@@ -35,7 +36,7 @@ def read_ratios(annotations: Mapping[str, str] | None) -> Ratios:
     try:
         ratios: Ratios = read_json(text, dict[str, float])
     except msgspec.MsgspecError as error:
-        raise BadRatios(str(error)) from error
+        raise BadRatios(unreadable_annotation(ANNOTATION, field_fault(error))) from error
     return ratios
 
 

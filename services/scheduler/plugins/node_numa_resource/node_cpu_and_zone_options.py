@@ -8,7 +8,7 @@ pkg/scheduler/plugins/nodenumaresource/{topology_options,topology_eventhandler}.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -29,6 +29,7 @@ from shared.kube.json_text import read_json
 from shared.kube.node import Node
 from shared.kube.node_resource_topology import NodeResourceTopology
 from shared.kube.quantity import BadQuantity, amount, nanos
+from shared.type_error_words import field_fault, unreadable_annotation
 
 CPU_TOPOLOGY = "node.koordinator.sh/cpu-topology"
 POD_CPU_ALLOCS = "node.koordinator.sh/pod-cpu-allocs"
@@ -38,6 +39,11 @@ RESERVATION = "node.koordinator.sh/reservation"
 BIND_POLICY = "node.koordinator.sh/cpu-bind-policy"
 ALLOCATE_STRATEGY = "node.koordinator.sh/numa-allocate-strategy"
 NUMA_POLICY = "node.koordinator.sh/numa-topology-policy"
+_KNOWN_VALUES = {
+    BIND_POLICY: (policy_names.NODE_FULL_CORES, policy_names.NODE_SPREAD, policy_names.NODE_NONE),
+    ALLOCATE_STRATEGY: (policy_names.MOST, policy_names.LEAST),
+}
+"""Label of a node -> the values that have a meaning."""
 
 MOST_CPUS = 1 << 16
 """Upper bound of CPU numbers: a typing error must not cost memory."""
@@ -101,7 +107,7 @@ def node_options(node: Node | None, reported: NodeResourceTopology | None) -> No
         node_ratios = read_ratios(node.metadata.annotations if node else None)
     except BadRatios as error:
         node_ratios = {}
-        problems.append(f"node annotation of amplification ratios: {error}")
+        problems.append(f"node: {error}")
     label_policy = labels.get(NUMA_POLICY, "")
     strategy = labels.get(ALLOCATE_STRATEGY, "")
     options = NodeOptions(
@@ -125,7 +131,7 @@ def node_options(node: Node | None, reported: NodeResourceTopology | None) -> No
         reported_ratios = read_ratios(notes)
     except BadRatios as error:
         reported_ratios = {}
-        problems.append(f"reported amplification ratios: {error}")
+        problems.append(str(error))
     ratios = reported_ratios or node_ratios
     return options._replace(
         known=True,
@@ -139,6 +145,23 @@ def node_options(node: Node | None, reported: NodeResourceTopology | None) -> No
         numa_policy=label_policy or reported_policy,
         bind_policy=_bind_policy(labels, manager),
         problems=tuple(problems),
+    )
+
+
+def ignored_labels(labels: Mapping[str, str]) -> Iterator[str]:
+    """Yields the labels of a node whose value is unknown, with what counts instead."""
+    for name, known in _KNOWN_VALUES.items():
+        if (value := labels.get(name, "")) not in ("", *known):
+            yield f"label {name} is {value!r} and counts as none; give one of {', '.join(known)}"
+
+
+def closing_label(labels: Mapping[str, str]) -> str:
+    """Returns why a label of a node keeps pods from it; empty where none does."""
+    policy, known = labels.get(NUMA_POLICY, ""), policy_names.NUMA_POLICIES
+    if policy in known:
+        return ""
+    return (
+        f"label {NUMA_POLICY} is {policy!r}, and NodeNUMAResource rejects the node; give one of {', '.join(known[1:])}"
     )
 
 
@@ -170,7 +193,7 @@ def _topology(text: str) -> tuple[CpuTopology, str]:
     try:
         detail = read_json(text, _CpuTopology).detail or ()
     except msgspec.MsgspecError as error:
-        return _NO_CPUS, f"{CPU_TOPOLOGY}: {error}"
+        return _NO_CPUS, unreadable_annotation(CPU_TOPOLOGY, field_fault(error))
     if any(not 0 <= number < MOST_CPUS for cpu in detail for number in (cpu.id, cpu.core, cpu.socket, cpu.node)):
         return _NO_CPUS, f"{CPU_TOPOLOGY}: a number outside of 0 to {MOST_CPUS - 1}"
     return CpuTopology((cpu.id, cpu.core, cpu.socket, cpu.node) for cpu in detail), ""
@@ -224,7 +247,7 @@ def _read_json(notes: Mapping[str, str], name: str, kind: type[Any], problems: l
     try:
         return read_json(text, kind)
     except msgspec.MsgspecError as error:
-        problems.append(f"{name}: {error}")
+        problems.append(unreadable_annotation(name, field_fault(error)))
         return kind()
 
 

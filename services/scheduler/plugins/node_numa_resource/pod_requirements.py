@@ -24,10 +24,10 @@ from shared.domain.priority import Priority, priority
 from shared.domain.qos import QoS, raw_qos
 from shared.kube.json_text import read_json
 from shared.kube.pod import Pod
+from shared.type_error_words import field_fault, unreadable_annotation
 
 NAME = "NodeNUMAResource"
 NUMA_SPEC = "scheduling.koordinator.sh/numa-topology-spec"
-_CUT_SHORT = "unexpected end of JSON input"
 T = TypeVar("T", bound=msgspec.Struct)
 
 
@@ -155,7 +155,7 @@ def node_request(requirements: PodRequirements, node: NodeOptions, default_strat
 
 
 class _Unreadable(Exception):
-    """An unreadable annotation; the text is upstream's for one that is cut short."""
+    """An unreadable annotation."""
 
 
 def _read(notes: Mapping[str, str], name: str, kind: type[T]) -> T:
@@ -166,5 +166,5 @@ def _read(notes: Mapping[str, str], name: str, kind: type[T]) -> T:
         read_json(text)
         read: T = read_json(text, kind)
     except msgspec.MsgspecError as error:
-        raise _Unreadable(_CUT_SHORT if "truncated" in str(error) else f"{name}: {error}") from error
+        raise _Unreadable(unreadable_annotation(name, field_fault(error))) from error
     return read

@@ -19,9 +19,7 @@ SPEC = PluginSpec(
         "NoReservationMatches": ReasonText(
             "node(s) no reservations match reservation affinity", "节点上没有与预留亲和性匹配的资源预留"
         ),
-        "UnreadableReservationAffinity": ReasonText(
-            "the pod's reservation affinity cannot be read: {detail}", "无法解析 Pod 的预留亲和性：{detail}"
-        ),
+        "UnreadableReservationAffinity": ReasonText("{detail}", "无法解析 Pod 的预留注解：{detail}"),
         "NoReservationMeetsRequest": ReasonText(
             "node(s) no reservation(s) to meet the requirements", "节点上没有满足请求的资源预留"
         ),

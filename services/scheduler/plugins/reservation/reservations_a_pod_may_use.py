@@ -19,7 +19,7 @@ from shared.kube.meta import KubeStruct
 from shared.kube.node import Taint
 from shared.kube.pod import Toleration
 from shared.kube.selectors import NodeSelectorTerm, Requirement
-from shared.type_error_words import field_fault
+from shared.type_error_words import field_fault, unreadable_annotation
 
 AFFINITY = "scheduling.koordinator.sh/reservation-affinity"
 EXACT_MATCH = "scheduling.koordinator.sh/exact-match-reservation"
@@ -64,14 +64,16 @@ def wish_of(pod_class: PodClass) -> Wish:
     """Reads the annotations and labels of a class."""
     annotations = pod_class.pod.metadata.annotations or {}
     ignored = pod_class.labels.get(IGNORED) == "true"
+    affinity, name = None, AFFINITY
     try:
-        affinity = None
         if (text := annotations.get(AFFINITY)) is not None:
             affinity = read_json(text, ReservationAffinity) if text else ReservationAffinity()
+        name = EXACT_MATCH
         exact = annotations.get(EXACT_MATCH)
         names = read_json(exact, _ExactMatch).resource_names if exact else ()
     except msgspec.MsgspecError as error:
-        return Wish(ReservationAffinity(), is_ignored=ignored, problem=field_fault(error))
+        problem = unreadable_annotation(name, field_fault(error))
+        return Wish(ReservationAffinity(), is_ignored=ignored, problem=problem)
     return Wish(affinity, names, ignored)
 
 
