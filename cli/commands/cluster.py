@@ -70,7 +70,10 @@ def confirm(*, yes: bool, folder: Path) -> None:
         )
     confirmed = asyncio.run(request_lists(endpoints.nats, CONFIRM, msgspec.json.encode(seen))).short
     for short in confirmed:
-        click.echo(f"confirmed: {short.missing} of {short.known} {short.resource} are gone")
+        click.echo(
+            f"confirmed: {short.missing} of {short.known} {short.resource} are gone; effects go on after the next list, "
+            "within seconds"
+        )
     if changed := sorted(seen.lists.keys() - {short.resource for short in confirmed}):
         raise KoordError(
             f"the list of {', '.join(changed)} changed meanwhile: nothing of it was confirmed; see `koord cluster status`"

@@ -19,6 +19,9 @@ NEEDED = frozenset({"cluster", "scheduling"})
 installation.
 """
 
+_COMPILES = (
+    "; where it starts now, wait: its first start after an installation or an upgrade compiles for a minute or so"
+)
 UNSEEN_S = 45.0
 """A follower registers every 10 s."""
 LAG_S = 45.0
@@ -44,8 +47,11 @@ def about_writers(
     for context, found in writers.items():
         if found is None:
             if context in NEEDED:
+                wait = _COMPILES if context == "scheduling" else ""
                 what = f"{context} was never written: its service has not run yet"
-                yield Finding("error", "services", what, "start the services: `koord up`, or `docker compose up`")
+                yield Finding(
+                    "error", "services", what, f"start the services: `koord up`, or `docker compose up`{wait}"
+                )
             continue
         assert isinstance(found.record.event, WriterStarted)
         started = found.record.event
@@ -66,6 +72,7 @@ def about_writers(
         else:
             what = f"{context} has no writer: {found.actor} led it last and sends no beacons"
             remedy = f"start it again, and see why it ended in its log: `koord run {service_of(found.actor)}`"
+            remedy += _COMPILES if context == "scheduling" else ""
             yield Finding("error", "services", what, remedy)
         if len(epochs) > 1:
             what = f"{context}: beacons of {len(epochs)} epochs arrive at once"

@@ -269,6 +269,8 @@ async def test_a_context_whose_writer_is_gone_and_one_that_was_never_written(
     assert ("action-ingest-0@host/12 led it last" in gone.what, "koord run action-ingest`" in gone.do) == (True, True)
     never = sorted(one.what.partition(" ")[0] for one in found if "never written" in one.what)
     assert never == ["cluster", "scheduling"]
+    compiles = [one.what.partition(" ")[0] for one in found if "its first start after an installation" in one.do]
+    assert compiles == ["scheduling"]
 
 
 async def test_the_cluster_that_the_log_describes_is_named(installation: Installation) -> None:
