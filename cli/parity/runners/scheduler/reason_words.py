@@ -15,13 +15,15 @@ _DEVICE_LABELS = {
     "scheduling.koordinator.sh/gpu-partition-spec": "GPUPartitionSpec",
 }
 """Annotation -> the name that DeviceShare's texts have for it."""
+_ARGUED = "scheduling.koordinator.sh/reservation-affinity"
+"""Here the other text is a difference that docs/compat.md argues for."""
 
 
 def upstream_text(reason: Reason) -> str:
     """Returns the text of a reason; ours names an annotation that cannot be read, upstream's the fault of syntax."""
     ours = text(*reason)
     found = _UNREADABLE.fullmatch(ours)
-    if found is None:
+    if found is None or found[1] == _ARGUED:
         return ours
     name, fault = found.groups()
     if operator := _OPERATOR.fullmatch(fault):

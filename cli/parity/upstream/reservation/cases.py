@@ -13,7 +13,10 @@ from cli.parity.upstream.reservation.nomination import Nominations
 from cli.parity.upstream.reservation.quirks import Quirk, Quirks
 from cli.parity.upstream.reservation.reserved import ALLOCATED, Json, Reserved, requests_of, reserved_of, shown
 
-_AFFINITY = "the pod's reservation affinity cannot be read: it is no JSON: its end is missing"
+_AFFINITY = (
+    "annotation scheduling.koordinator.sh/reservation-affinity cannot be read: "
+    "it is no JSON: its end is missing; correct or remove it"
+)
 _ANNOTATION = (
     "annotation scheduling.koordinator.sh/reservation-restricted-options cannot be read: "
     "it is no JSON: its end is missing; correct or remove it"
