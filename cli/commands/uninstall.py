@@ -53,7 +53,8 @@ def uninstall(*, kubeconfig: Path, yes: bool, output: Format, folder: Path) -> N
             f"the API server of {kubeconfig} cannot be reached: {error.reason}; run it again when it responds"
         ) from error
     except ApiError as error:
-        raise KoordError(f"{error}; see that the API server of {kubeconfig} responds, and run it again") from error
+        works = f"`kubectl --kubeconfig {kubeconfig} get namespace kube-system`"
+        raise KoordError(f"{error}; see that this works, and run it again: {works}") from error
 
 
 async def _uninstall(kubeconfig: str, folder: Path, *, yes: bool, output: Format) -> None:

@@ -33,7 +33,8 @@ class UnknownCluster(KoordError):
     def __init__(self, kubeconfig: Path, server: str, reason: str) -> None:
         super().__init__(
             f"the cluster of {kubeconfig} cannot be identified: {server}: {reason}. `koord up` keeps the data of each "
-            "cluster in a folder named after it; see that the API server responds (`kubectl get namespace kube-system`)"
+            "cluster in a folder named after it; see that this works: "
+            f"`kubectl --kubeconfig {kubeconfig} get namespace kube-system`"
         )
 
 

@@ -3,6 +3,11 @@
 from services.gateway.kube_api.decoding import status_of
 from shared.errors import KoordError
 
+_LOGIN_REFUSED = (
+    "the API server does not accept the kubeconfig's login; write a valid token or certificate into it, which is read "
+    "again"
+)
+
 
 class ApiError(KoordError):
     """The API did not do what was requested."""
@@ -109,7 +114,9 @@ def api_error(status: int, body: bytes, request: str, rule: str) -> ApiError:
         case 504 if not request.startswith("GET "):
             # The API server stopped waiting for its own handler, which may still complete the request.
             return Ambiguous(message)
-        case 401 | 429:
+        case 401:
+            return Busy(f"{message}: {_LOGIN_REFUSED}", retry_after_s)
+        case 429:
             return Busy(message, retry_after_s)
         case _ if status >= 500:
             return Busy(message, retry_after_s)

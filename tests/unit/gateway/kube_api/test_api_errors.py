@@ -48,6 +48,11 @@ def test_each_status_has_one_error(status: int, cause: str, meaning: type[ApiErr
     assert "because" in str(found)
 
 
+def test_a_login_that_is_not_accepted_is_named_with_the_remedy() -> None:
+    found = api_error(401, b'{"message":"Unauthorized"}', "GET /x", "get pods")
+    assert str(found).startswith("GET /x: 401 Unauthorized: the API server does not accept the kubeconfig's login; ")
+
+
 def test_a_read_that_ended_with_504_changed_nothing() -> None:
     assert type(api_error(504, b"", "GET /x", "list pods")) is Busy
 
