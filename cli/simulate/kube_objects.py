@@ -20,6 +20,7 @@ from shared.kube.device import Device
 from shared.kube.meta import KubeStruct
 from shared.kube.node import Node
 from shared.kube.pod import Pod
+from shared.type_error_words import field_fault
 from shared.yaml_fault import yaml_fault
 
 T = TypeVar("T", bound=KubeStruct)
@@ -214,4 +215,4 @@ def _converted(path: Path, plain: dict[str, Any], to: type[T]) -> T:
     try:
         return msgspec.convert(plain, to, strict=False)
     except msgspec.ValidationError as error:
-        raise BadObjects(f"{path}: {to.__name__} {_name(plain)}: {error}") from error
+        raise BadObjects(f"{path}: {to.__name__} {_name(plain)}: {field_fault(error)}") from error

@@ -34,9 +34,19 @@ def pods_of(workload: Object, nodes: Sequence[str]) -> Iterator[Object]:
 
 def _replicas(kind: str, spec: Object) -> int:
     if kind != "Job":
-        return 1 if spec.get("replicas") is None else int(spec["replicas"])
-    parallel = 1 if spec.get("parallelism") is None else int(spec["parallelism"])
-    return parallel if spec.get("completions") is None else min(parallel, int(spec["completions"]))
+        return _number(spec, "replicas", 1)
+    parallel = _number(spec, "parallelism", 1)
+    return min(parallel, _number(spec, "completions", parallel))
+
+
+def _number(spec: Object, field: str, default: int) -> int:
+    given = spec.get(field)
+    if given is None:
+        return default
+    try:
+        return int(given)
+    except (TypeError, ValueError):
+        raise ValueError(f"spec.{field} is {given!r}; give a whole number") from None
 
 
 def _pod(workload: Object, number: int, more: Object) -> Object:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import aiohttp
 import msgspec
 
-from shared.errors import KoordError
+from shared.errors import KoordError, fault_of
 from shared.events.log import WriterStarted
 from shared.log.admin import lag, server_check
 from shared.log.admin.lag import Behind
@@ -105,7 +105,7 @@ class Instruments:
                 contexts = await self._contexts()
                 followers = await lag.behind(self._database)
         except (KoordError, *FAILURES) as error:
-            problems.append(f"Postgres: {str(error) or type(error).__name__}")
+            problems.append(f"Postgres: {fault_of(error)}")
         if not self.bus_connected:
             problems.append("NATS is not connected: beacons are unknown, followers poll Postgres each second")
         return Reading(time.monotonic(), time.time_ns(), contexts, followers, await statuses, problems)

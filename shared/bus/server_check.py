@@ -14,7 +14,7 @@ from nats.aio.client import Client
 
 from shared.bus.bus import abandon
 from shared.bus.login import DENIED, Login
-from shared.errors import KoordError
+from shared.errors import KoordError, fault_of
 
 CONNECTING_S = 3
 STREAM_S = 1.0
@@ -67,7 +67,7 @@ async def look(login: Login, subjects: Sequence[str] = (), stream: str = "") -> 
     errors: list[str] = []
 
     async def on_error(error: Exception) -> None:
-        errors.append(str(error) or type(error).__name__)
+        errors.append(fault_of(error))
 
     client, url = Client(), login.server
     options = login.options()
@@ -87,7 +87,7 @@ async def look(login: Login, subjects: Sequence[str] = (), stream: str = "") -> 
         reason = next((text for text in (*errors, str(error)) if "uthoriz" in text or "uthentic" in text), "")
         if reason:
             raise BusRefused(f"NATS at {url} refuses {login.user or 'a client without a login'}: {reason}") from error
-        reason = errors[0] if errors else str(error) or type(error).__name__
+        reason = errors[0] if errors else fault_of(error)
         raise BusUnreachable(f"NATS at {url} cannot be reached: {reason}") from error
     try:
         errors.clear()
@@ -112,7 +112,7 @@ async def look(login: Login, subjects: Sequence[str] = (), stream: str = "") -> 
             ahead_s=await _clock(client, stream) if stream and greeting.get("jetstream") else None,
         )
     except (nats.errors.Error, OSError, TimeoutError) as error:
-        raise BusUnreachable(f"NATS at {url} was lost: {str(error) or type(error).__name__}") from error
+        raise BusUnreachable(f"NATS at {url} was lost: {fault_of(error)}") from error
     finally:
         await client.close()
 

@@ -73,8 +73,17 @@ def test_objects_that_are_no_pods_are_named(tmp_path: Path) -> None:
         (NODES, NODES, "pods.yaml has no pod, but 2 Node; --pods is the file of Pod, Deployment"),
         ([workload("Deployment")], NODES, "nodes.yaml has no Node, but 1 Deployment; --nodes is the file of the nodes"),
         (NODES, [], "pods.yaml has no pod, but nothing"),
-        (NODES, [workload("Deployment", replicas="many")], "Deployment web: invalid literal for int"),
+        (
+            NODES,
+            [workload("Deployment", replicas="many")],
+            "Deployment web: spec.replicas is 'many'; give a whole number",
+        ),
         (NODES, [{"metadata": {"name": "x"}}], "the object x has no kind"),
+        (
+            NODES,
+            [{"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": 3}}],
+            "Pod p: spec.containers: expected a list, got a whole number",
+        ),
     ],
 )
 def test_a_file_that_cannot_be_meant_is_an_error(
