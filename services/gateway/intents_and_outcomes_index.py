@@ -20,6 +20,7 @@ from shared.events import Cause
 from shared.events.cluster import IntentRefused
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.scheduling import PodPlaced, PodUnschedulable
+from shared.kube.resource_names import CLAIMS, VOLUMES
 
 
 class IntentIndex:
@@ -34,7 +35,8 @@ class IntentIndex:
         recorded_ns: instants at which the one-shot intents were recorded; an old one has no effect any more.
         superseded: desired states without an outcome that a newer one, or the placement of the pod, has replaced.
         newest: the newest desired state of each field group, from when it is read until it has ended.
-        applied: the newest desired states that were written; they are written again after drift.
+        applied: the newest desired states that were written; they are written again after drift. Those that end once
+            they are applied are not among them.
         given_up: the newest desired states that the API server did not take within the deadline, or for which a
             permission is missing; they stay due.
         suppressed: the newest desired states that shadow mode did not write; due again after a start without shadow
@@ -212,6 +214,16 @@ class IntentIndex:
             self._enqueue(cause, intent)
 
 
+_WRITTEN_ONCE = frozenset({CLAIMS, VOLUMES})
+"""Resources whose desired fields are a request to Kubernetes' volume controllers, which change them as they answer it:
+a volume loses its claim when it is released, a claim its selected node when no volume can be provisioned there.
+"""
+
+
 def _ends_once_applied(desired: DesiredState) -> bool:
-    """Reports whether a desired state ends once it is applied: a pod's condition, and the absence of an object."""
-    return isinstance(desired, PodUnschedulable) or (isinstance(desired, ObjectDesired) and desired.body is None)
+    """Reports whether a desired state ends once it is applied: a pod's condition, the absence of an object, and the
+    fields of volumes and claims.
+    """
+    if isinstance(desired, FieldsDesired):
+        return desired.resource in _WRITTEN_ONCE
+    return isinstance(desired, PodUnschedulable) or desired.body is None

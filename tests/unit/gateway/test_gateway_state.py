@@ -41,6 +41,8 @@ from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesire
 from shared.events.log import WriterStarted
 from shared.events.metrics import NodeReported, Usage
 from shared.events.scheduling import PodPlaced, PodUnschedulable
+from shared.kube.resource_names import CLAIMS, VOLUMES
+from shared.kube.storage import SELECTED_NODE
 from shared.runtime.declared_intents import DECLARED
 from tests.support.gateway_objects import Log, kept, node, pod, state_after
 from tests.support.intents import anything
@@ -220,7 +222,19 @@ def test_desired_fields_wait_for_their_object_until_it_is_applied() -> None:
     assert not state_after(log.in_order([])).intents.waits_for_object(filling, status)
 
 
-@pytest.mark.parametrize("desired", [unschedulable("a"), reservation(None)])
+def fields_of(resource: str, name: str, patch: dict[str, Any]) -> FieldsDesired:
+    return FieldsDesired(resource=resource, name=name, fields="volume-binding", patch=patch, uid="uid-1")
+
+
+@pytest.mark.parametrize(
+    "desired",
+    [
+        unschedulable("a"),
+        reservation(None),
+        fields_of(VOLUMES, "v", {"spec": {"claimRef": {"namespace": "d", "name": "c"}}}),
+        fields_of(CLAIMS, "d/c", {"metadata": {"annotations": {SELECTED_NODE: "n"}}}),
+    ],
+)
 def test_a_desired_state_that_ends_once_applied_ignores_later_outcomes(desired: DesiredState) -> None:
     log = Log()
     cause = log.append("slo", desired)
@@ -424,7 +438,7 @@ def test_a_desired_state_that_was_refused_is_due_once_a_release_declares_it(orde
 
 def test_other_declarations_raise_the_schema_so_that_snapshots_are_folded_again() -> None:
     digest = sha256(repr(sorted(DECLARED.items())).encode()).hexdigest()[:16]
-    assert (GatewayState.SCHEMA, digest) == (22, "992160dd9108bc85"), "raise the SCHEMA, and write both here"
+    assert (GatewayState.SCHEMA, digest) == (23, "992160dd9108bc85"), "raise the SCHEMA, and write both here"
 
 
 def declared_state_after(records: Iterable[RecordedEvent]) -> GatewayState:
