@@ -319,6 +319,23 @@ def test_a_free_volume_is_chosen_smallest_first_and_for_one_claim_only() -> None
     assert {uid: each.claim for uid, each in restored.chosen.items()} == {"uid-small": "d/c0", "uid-large": "d/c1"}
 
 
+def test_two_pods_of_one_claim_take_one_volume() -> None:
+    world = world_of("a", "b")
+    storage_class(world, "local", "kubernetes.io/no-provisioner")
+    volume(world, "on-a", "a")
+    volume(world, "on-b", "b")
+    claim(world, "c", class_="local")
+    add(world, with_claims(pod("p0", cpu="1"), "c"), with_claims(pod("p1", cpu="2"), "c"))
+    records = world.cycle()
+    (chosen,) = written(records)
+    world.wait(2)
+    add(world, with_claims(pod("p2", cpu="3"), "c"))
+    records = world.cycle()
+    assert written(records) == {}
+    held = {r.event.holder: r.event.node for r in records if isinstance(r.event, PlacementReserved)}
+    assert held["d/p2"] == chosen.removeprefix("on-"), "where the volume is that was chosen before"
+
+
 def test_two_claims_of_a_pod_need_two_volumes() -> None:
     world = world_of("a", "b")
     storage_class(world, "local", "kubernetes.io/no-provisioner")

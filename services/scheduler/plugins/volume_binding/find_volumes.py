@@ -47,7 +47,9 @@ def reachable(table: NodeTable, volume: PersistentVolume) -> Bools:
 
 
 def free_volumes(claim: Claim, storage: VolumeCatalog, taken: Mapping[str, str]) -> list[PersistentVolume]:
-    """Volumes that fit a claim and belong to no other: those reserved or chosen for it first, then the smallest.
+    """Volumes that fit a claim and belong to no other, the smallest first; only its own where some belong to it.
+
+    Its own are those that are reserved or were chosen for it: another pod that uses the claim goes where these are.
 
     Args:
         taken: volume -> claim, of choices that are not observed yet.
@@ -74,9 +76,10 @@ def free_volumes(claim: Claim, storage: VolumeCatalog, taken: Mapping[str, str])
             and (claim.spec.selector is None or (selector is not None and selects(selector, volume.metadata.labels)))
         )
         if fits:
-            is_ours = mine or storage.chosen_for(volume) == claim.metadata.key
+            is_ours = mine or claim.metadata.key in (taken.get(name), storage.chosen_for(volume))
             found.append((not is_ours, capacity, name, volume))
-    return [volume for *_, volume in sorted(found, key=lambda entry: entry[:3])]
+    found.sort(key=lambda entry: entry[:3])
+    return [volume for is_free, *_, volume in found if is_free == found[0][0]]
 
 
 def _still_waits(claim: Claim | None) -> bool:
