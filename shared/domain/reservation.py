@@ -43,6 +43,9 @@ which the template pins it; both may be empty."""
 PRE_ALLOCATION = "internal.koordstream/pre-allocation"
 """Annotation of reserve pods alone: the uid of a Reservation that takes over running pods."""
 
+PRE_ALLOCATION_FIELDS = "reservation-allocated"
+"""Field group of a running pod: the annotation that names the Reservation that takes it over."""
+
 PRE_ALLOCATED = "internal.koordstream/pre-allocated"
 """Annotation of the placement of a Reservation: the pods that it takes over, as JSON [[uid, `namespace/name`], ...]."""
 

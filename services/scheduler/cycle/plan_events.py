@@ -15,7 +15,7 @@ from services.scheduler.framework.nominations_and_victims_of_cycle import Nomina
 from services.scheduler.framework.reasons import UNREADABLE_POD, text
 from services.scheduler.state.ignored_pod_settings import ignored_settings_of
 from services.scheduler.state.pod_scheduling_record import PodRecord
-from shared.domain.reservation import allocated_text, pre_allocated_pods
+from shared.domain.reservation import PRE_ALLOCATION_FIELDS, allocated_text, pre_allocated_pods
 from shared.events import Cause, Draft, Event
 from shared.events.intents import EvictionRequested, FieldsDesired
 from shared.events.scheduling import (
@@ -31,9 +31,6 @@ from shared.events.scheduling import (
     UnitStartPlanned,
 )
 from shared.kube.system_annotations import RESERVATION_ALLOCATED
-
-PRE_ALLOCATION_FIELDS = "reservation-allocated"
-"""The field group of the annotation of a pod that a Reservation takes over."""
 
 NOMINATED_NODE = "nominated-node"
 """The field group of `status.nominatedNodeName`."""

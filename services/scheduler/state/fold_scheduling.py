@@ -22,7 +22,7 @@ from services.scheduler.state.pod_equivalence_class import allocation_annotation
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.reserve_pods import LastStatus, status_digest
 from services.scheduler.state.scheduler_state_fields import SchedulerStateFields
-from shared.domain.reservation import allocated_text, pre_allocated_pods
+from shared.domain.reservation import PRE_ALLOCATION_FIELDS
 from shared.events import Cause, Event, RecordedEvent
 from shared.events.cluster import (
     EvictionFailed,
@@ -43,6 +43,7 @@ from shared.events.scheduling import (
     ReservationUnschedulable,
     UnitStartPlanned,
 )
+from shared.kube.system_annotations import RESERVATION_ALLOCATED
 
 _REASONS_OF_RELEASE = {FOR_UNIT: TIMED_OUT, FOR_VOLUMES: NOT_PREPARED}
 """What a hold waited for -> the reason of its pod once it is released."""
@@ -123,19 +124,9 @@ class SchedulingFold(SchedulerStateFields):
         pod_record = self._placed(record, event, event.holder_uid)
         if pod_record is not None:
             saw = self.cycle_saw if event.seen is None else event.seen.get("cluster", 0)
-            self._take_over(event)
             pod_record.note_decision(
                 hold=Hold(record.seq, event.waits_for, event.unit, attempts, saw, event.annotations)
             )
-
-    def _take_over(self, event: PlacementReserved) -> None:
-        """Notes the pods that a Reservation takes over."""
-        for uid, _ in pre_allocated_pods(event.annotations):
-            pod_record = self._seen_by_cycle(uid, event)
-            if pod_record is not None:
-                pod_record.note_decision(pre_allocated=allocated_text(event.holder, event.holder_uid))
-                if self.dirty is not None:
-                    self.dirty.pods[uid] = None
 
     def _placement_released(self, record: RecordedEvent, event: PlacementReleased) -> None:
         self.hold_released_seq = record.seq
@@ -187,6 +178,16 @@ class SchedulingFold(SchedulerStateFields):
             self.pod_group_statuses[event.name] = LastStatus(event.uid, status_digest(event.patch["status"]))
         if event.resource == VOLUMES:
             self.chosen[event.uid] = chosen_volume(event)
+        if event.resource == "pods" and event.fields == PRE_ALLOCATION_FIELDS:
+            self._taken_over(record, event)
+
+    def _taken_over(self, record: RecordedEvent, event: FieldsDesired) -> None:
+        """Notes the Reservation that takes a running pod over. It may be gone by now: what the pod has does not change."""
+        pod_record = self._seen_by_cycle(event.uid, event, record.cause)
+        if pod_record is not None:
+            pod_record.note_decision(pre_allocated=event.patch["metadata"]["annotations"][RESERVATION_ALLOCATED])
+            if self.dirty is not None:
+                self.dirty.pods[pod_record.uid] = None
 
     def _pod_unschedulable(self, record: RecordedEvent, event: PodUnschedulable) -> None:
         # A pod that no cycle tries may have been observed after the last one.

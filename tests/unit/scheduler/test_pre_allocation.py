@@ -14,10 +14,12 @@ from services.scheduler.state.packed_controllers import unpacked
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.domain.reservation import PRE_ALLOCATABLE, PRE_ALLOCATABLE_PRIORITY, PRE_ALLOCATION_REQUIRED
 from shared.events import RecordedEvent
+from shared.events.cluster import ObjectDeleted
 from shared.events.intents import FieldsDesired
 from shared.events.scheduling import PlacementReserved, PodPlaced, ReservationUnschedulable
 from shared.kube.meta import OwnerReference
 from shared.kube.pod import Pod
+from shared.kube.resource_names import RESERVATIONS
 from shared.kube.system_annotations import RESERVATION_ALLOCATED
 from tests.support.reservations import live, observe, reservation, status_of
 from tests.support.scheduling_world import World, node, placements, pod, use
@@ -275,3 +277,13 @@ def test_a_restored_state_and_one_in_another_order_are_equal() -> None:
     restored.restore(world.view.encode())
     assert restored.encode() == world.view.encode()
     assert_one_state(world)
+
+
+def test_the_state_is_the_same_whether_the_end_of_a_reservation_or_its_placement_is_folded_first() -> None:
+    world = world_with(*abc())
+    reserve(world)
+    world.observe(ObjectDeleted(resource=RESERVATIONS, name="web", uid="r-web"))
+    world.read()
+    assert assert_one_state(world).pods["c"].assignment().allocation == {
+        RESERVATION_ALLOCATED: '{"name":"web","uid":"r-web"}'
+    }
