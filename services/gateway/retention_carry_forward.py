@@ -33,6 +33,7 @@ from shared.events.cluster import (
 )
 from shared.events.log import WriterStarted
 from shared.kube.instants import SECOND
+from shared.kube.resource_names import RESERVATIONS
 from shared.log.cluster_subjects import subject
 from shared.log.retention_carry_forward import CarryForward, Holds, Kept
 
@@ -60,7 +61,8 @@ def holds(state: GatewayState, kept: Kept) -> Holds:
             case NodeMetricObserved(node=name, object=metric):
                 return is_known(state.known.get(NODE_METRICS.name, {}).get(name), metric.metadata.uid, metric)
             case ObjectObserved(resource=resource, name=name, uid=uid, object=body):
-                return is_known(state.known.get(resource, {}).get(name), uid, body)
+                found = state.known.get(resource, {}).get(name)
+                return is_known(found, uid, body) or (resource == RESERVATIONS and _is_there(found, uid))
             case AdmissionMissed(uid=uid):
                 return uid in state.late_admitted
             case EvictionPaused():
@@ -78,6 +80,11 @@ def holds(state: GatewayState, kept: Kept) -> Holds:
         return True
 
     return still_holds
+
+
+def _is_there(found: KnownObject | None, uid: str) -> bool:
+    """Like a pod: also where a later observation replaces it, since the placement of a Reservation is about this one."""
+    return found is not None and found.uid == uid
 
 
 def _subject(record: RecordedEvent) -> Hashable:
