@@ -27,6 +27,7 @@ from shared.log.retention_carry_forward import Candidate, copies
 from shared.runtime import declared_intents, retention
 from tests.simulation.effect_mutations import EFFECT_MUTATIONS
 from tests.simulation.gang_and_reservation_mutations import GANG_AND_RESERVATION_MUTATIONS, both
+from tests.simulation.held_by_placements_mutations import HELD_BY_PLACEMENTS_MUTATIONS
 from tests.simulation.lease_mutations import LEASE_MUTATIONS
 from tests.simulation.log_mutations import LOG_MUTATIONS
 from tests.simulation.overcommit_mutations import OVERCOMMIT_MUTATIONS
@@ -241,5 +242,6 @@ MUTATIONS: Mapping[str, Mutation] = {
         *OVERCOMMIT_MUTATIONS,
         *EFFECT_MUTATIONS,
         *GANG_AND_RESERVATION_MUTATIONS,
+        *HELD_BY_PLACEMENTS_MUTATIONS,
     )
 }

@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from cli.dev.fault_simulation import plan as plans
-from cli.dev.fault_simulation.plan import FORGERIES, Step, drawn
+from cli.dev.fault_simulation.plan import FORGERIES, drawn
+from cli.dev.fault_simulation.plan_step import Step
 from cli.dev.fault_simulation.run_seeds import Failure, shrunk_failure
 from cli.dev.fault_simulation.run_world import settle_memory, simulate
 from cli.main import koord
@@ -20,6 +21,10 @@ SEEDS_OF_A_MUTATION = 120
 """Each fault that is put back is found within so many seeds; most of them within ten."""
 
 FINDS_IT = {
+    "claims_have_two_volumes": 1,
+    "pods_are_bound_before_their_volumes": 1,
+    "volumes_are_given_to_their_claims_for_ever": 1,
+    "cpus_of_reservations_are_given_twice": 9,
     "given_up_for_good": 31,
     "members_are_placed_one_by_one": 0,
     "a_refused_charge_takes_one_member_alone": 0,
@@ -56,6 +61,8 @@ seeds draw makes these obsolete; the test then searches.
 """
 
 DIRECTED = {
+    "reservations_are_kept_as_they_are_alone": "a_reservation_keeps_its_cpus_after_retention",
+    "pods_of_a_reservation_that_is_gone_are_not_taken_over": "a_reservation_is_gone_before_its_pods_are_folded",
     "failed_without_a_read": "bindings_hang_until_the_deadline",
     "requests_of_an_earlier_gateway_are_forgotten": "an_earlier_gateway_s_binding_is_executed_late",
     "refused_gangs_are_tried_at_once": "a_quota_refuses_members_that_hold_nodes",

@@ -31,6 +31,8 @@ from shared.runtime.rebuild import first_difference
 
 _COPY = CarriedForward.type_name()
 
+_ANSWERED = (resource_names.CLAIMS, resource_names.VOLUMES)
+
 MOST_LATE_EVENTS = 40
 """Events of a context in the last seconds; a service that decides the same again and again appends hundreds."""
 
@@ -159,7 +161,10 @@ def _gateway(world: World) -> Iterator[str]:
 
 
 def _unwritten(world: World) -> Iterator[str]:
-    """Objects have the newest desired state of each field group that the kept logs name."""
+    """Objects have the newest desired state of each field group that the kept logs name.
+
+    Those of volumes and claims are requests, which Kubernetes answers: that they have an outcome is all.
+    """
     newest: dict[FieldGroup, tuple[str, FieldsDesired | ObjectDesired]] = {}
     codec = CODEC((FieldsDesired, ObjectDesired, NodeReported))
     for context in world.postgres.contexts.values():
@@ -167,7 +172,7 @@ def _unwritten(world: World) -> Iterator[str]:
             desired = record.event
             if isinstance(desired, NodeReported) and desired.status_desired:
                 desired = desired_status(desired)
-            if isinstance(desired, FieldsDesired | ObjectDesired):
+            if isinstance(desired, FieldsDesired | ObjectDesired) and desired.resource not in _ANSWERED:
                 newest[field_group(context.name, desired)] = f"{context.name}/{record.seq}", desired
     for group, (cause, desired) in newest.items():
         body, patch = world.api.objects.get(group.resource, {}).get(group.key), desired_patch(desired)

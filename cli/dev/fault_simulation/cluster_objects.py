@@ -9,7 +9,9 @@ from shared.kube.elastic_quota import QUOTA_NAME
 NAMESPACE = "apps"
 CONFIG_NAMESPACE = "koordinator-system"
 NODE_CORES = 8
-NODE_MEMORY = "16Gi"
+NODE_MEMORY_GI = 16
+ZONE_POLICIES = ("None", "SingleNUMANodePodLevel", "RestrictedPodLevel")
+"""Topology policies of the nodes of two NUMA nodes, in their order."""
 QUOTAS = {"team-a": 6, "team-b": 4}
 """Name -> cores that its pods may use at most."""
 REPORT_INTERVAL_S = 8
@@ -19,6 +21,8 @@ SCHEDULER = "koord-scheduler"
 QOS_LABEL = "koordinator.sh/qosClass"
 BAND_LABEL = "koordinator.sh/priority-class"
 
+WITH_OWN_CPUS = {QOS_LABEL: "LSR", BAND_LABEL: "koord-prod"}
+"""Labels of pods that get CPUs of their own."""
 GPUS, GPU_KIND = 2, "gpu"
 KINDS = ("plain", "team-a", "team-b", "bound-cpus", "high", "batch", "guarded")
 """Kinds of pods: without a quota, of a quota, with CPUs of its own, of a high priority, best effort, with a budget."""
@@ -28,7 +32,7 @@ Body = dict[str, Any]
 
 def node(name: str) -> Body:
     """Returns a node."""
-    amounts = {"cpu": str(NODE_CORES), "memory": NODE_MEMORY, "pods": "20"}
+    amounts = {"cpu": str(NODE_CORES), "memory": f"{NODE_MEMORY_GI}Gi", "pods": "20"}
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -42,12 +46,14 @@ def node(name: str) -> Body:
     }
 
 
-def topology(name: str) -> Body:
-    """Returns the NodeResourceTopology of a node with one socket and cores of two threads."""
-    detail = [{"id": cpu, "core": cpu // 2, "socket": 0, "node": 0} for cpu in range(NODE_CORES)]
+def topology(name: str, zones: int = 1, policy: str = "None") -> Body:
+    """Returns the NodeResourceTopology of a node with one socket, cores of two threads, and so many NUMA nodes."""
+    detail = [
+        {"id": cpu, "core": cpu // 2, "socket": 0, "node": cpu * zones // NODE_CORES} for cpu in range(NODE_CORES)
+    ]
     amounts = [
         {"name": kind, "capacity": size, "allocatable": size, "available": size}
-        for kind, size in (("cpu", str(NODE_CORES)), ("memory", NODE_MEMORY))
+        for kind, size in (("cpu", str(NODE_CORES // zones)), ("memory", f"{NODE_MEMORY_GI // zones}Gi"))
     ]
     return {
         "apiVersion": "topology.node.k8s.io/v1alpha1",
@@ -56,8 +62,8 @@ def topology(name: str) -> Body:
             "name": name,
             "annotations": {"node.koordinator.sh/cpu-topology": json.dumps({"detail": detail})},
         },
-        "topologyPolicies": ["None"],
-        "zones": [{"name": "node-0", "type": "Node", "resources": amounts}],
+        "topologyPolicies": [policy],
+        "zones": [{"name": f"node-{zone}", "type": "Node", "resources": amounts} for zone in range(zones)],
     }
 
 
@@ -132,7 +138,7 @@ def pod(name: str, kind: str, cores: int) -> Body:
     if kind in QUOTAS:
         labels[QUOTA_NAME] = kind
     elif kind == "bound-cpus":
-        labels[QOS_LABEL] = "LSR"
+        labels |= WITH_OWN_CPUS
     elif kind == "high":
         priority = 9_900
     elif kind == "guarded":

@@ -3,7 +3,7 @@
 import msgspec
 
 from cli.dev.fault_simulation.memory_api import Body, key_of
-from cli.dev.fault_simulation.plan import Step
+from cli.dev.fault_simulation.plan_step import Step
 from cli.dev.fault_simulation.world import World
 from shared.events.intents import EvictionRequested
 from shared.log import announcements

@@ -1,4 +1,6 @@
-"""The capacity that Reservations and members of NonStrict gangs hold, by the log and by the API server."""
+"""The capacity that Reservations, members of NonStrict gangs and pods without their volumes hold, by the log and by the
+API server.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
@@ -7,6 +9,8 @@ import msgspec
 
 from cli.dev.fault_simulation.memory_api import ApiServer, Body, key_of
 from cli.dev.fault_simulation.memory_log import Row
+from cli.dev.fault_simulation.shares import Shares, shares_in
+from shared.domain.reservation import RESTRICTED, pre_allocated_pods
 from shared.events.cluster import DesiredStateRejected
 from shared.events.scheduling import PlacementReleased, PlacementReserved, PodPlaced
 from shared.kube import resource_names
@@ -26,6 +30,7 @@ class _Fields(msgspec.Struct):
     node: str = ""
     resource: str = ""
     name: str = ""
+    annotations: dict[str, str] = {}
 
 
 class _Used(msgspec.Struct):
@@ -40,6 +45,8 @@ class Held(NamedTuple):
         once: the first pod that uses it ends it.
         owners: the number of pods on its node that use it.
         left: resource -> nanos.
+        shares: the CPUs and amounts of NUMA nodes that its owners do not use.
+        is_restricted: owners get the resources of the Reservation from it alone; None for a pod.
     """
 
     name: str
@@ -47,6 +54,8 @@ class Held(NamedTuple):
     once: bool
     owners: int
     left: Mapping[str, int]
+    shares: Shares
+    is_restricted: bool | None = None
 
 
 class HeldCapacity:
@@ -57,11 +66,27 @@ class HeldCapacity:
     when its status says so, or when it is deleted. Until its status has a node, a rejection of the status ends it too.
     """
 
-    def __init__(self, api: ApiServer, live_pods: Callable[[], list[Body]], check_node: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        api: ApiServer,
+        live_pods: Callable[[], list[Body]],
+        shares_of: Callable[[str], Shares],
+        check_node: Callable[[str], None],
+        report: Callable[[str], None],
+    ) -> None:
+        """Prepares the comparison.
+
+        Args:
+            shares_of: returns what the binding of the pod with a uid gave it.
+        """
         self._api = api
         self._live_pods = live_pods
+        self._shares_of = shares_of
         self._check_node = check_node
+        self._report = report
         self._nodes: dict[str, str] = {}  # uid -> node, by the log
+        self._shares: dict[str, Shares] = {}  # uid -> what its newest placement gave it, by the log
+        self._taken: dict[str, str] = {}  # uid of a running pod -> uid of the Reservation that took it over
 
     def appended(self, rows: list[Row]) -> None:
         """Notes what a commit places and releases, and checks the nodes on which it places."""
@@ -72,6 +97,8 @@ class HeldCapacity:
             fields = msgspec.json.decode(row.data, type=_Fields)
             if row.type == _RESERVED:
                 self._nodes[fields.holder_uid] = fields.node
+                self._shares[fields.holder_uid] = shares_in(fields.annotations)
+                self._take_over(fields.holder_uid, fields.annotations)
                 nodes[fields.node] = None
             elif row.type == _PLACED:
                 self._nodes.pop(fields.pod_uid, None)
@@ -81,6 +108,15 @@ class HeldCapacity:
                 self._nodes.pop(there["metadata"]["uid"], None)
         for node in nodes:
             self._check_node(node)
+
+    def _take_over(self, uid: str, annotations: Mapping[str, str]) -> None:
+        """Notes the pods that a Reservation takes over, and checks that no other has them."""
+        for pod, name in pre_allocated_pods(annotations):
+            before = self._taken.get(pod, uid)
+            other = next((each for each in self._all_reservations() if each["metadata"]["uid"] == before), None)
+            if before != uid and other is not None and self._node_of(other):
+                self._report(f"{name} is taken over by a second Reservation; {other['metadata']['name']} has it")
+            self._taken[pod] = uid
 
     def changed(self, after: Body) -> None:
         """Checks the node on which a Reservation holds capacity."""
@@ -98,20 +134,36 @@ class HeldCapacity:
 
     def _all(self) -> Iterator[Held]:
         pods = self._live_pods()
-        for name, body in sorted(self._reservations().items()):
-            uid, status = body["metadata"]["uid"], body.get("status", {})
-            node = (
-                self._nodes.get(uid) if self._nodes.get(uid) == "" else status.get("nodeName") or self._nodes.get(uid)
-            )
-            if not node or status.get("phase") in ENDED:
+        for body in self._all_reservations():
+            node = self._node_of(body)
+            if not node:
                 continue
-            amounts = body["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]
-            users = [pod for pod in pods if pod["spec"].get("nodeName") == node and used_by(pod) == uid]
+            spec, uid = body["spec"], body["metadata"]["uid"]
+            amounts = spec["template"]["spec"]["containers"][0]["resources"]["requests"]
+            users = [pod for pod in pods if pod["spec"].get("nodeName") == node and self._user_of(pod) == uid]
             left = {kind: max(0, nanos(amounts[kind]) - sum(requested(pod, kind) for pod in users)) for kind in KINDS}
-            yield Held(name, node, body["spec"]["allocateOnce"], len(users), left)
+            shares = Shares(self._shares.get(uid, {}))
+            for pod in users:
+                shares.subtract(self._shares_of(pod["metadata"]["uid"]))
+            is_restricted = spec.get("allocatePolicy") == RESTRICTED
+            yield Held(body["metadata"]["name"], node, spec["allocateOnce"], len(users), left, +shares, is_restricted)
         for pod in self.holding_pods():
-            left = {kind: requested(pod, kind) for kind in KINDS}
-            yield Held(key_of(pod["metadata"]), self._nodes[pod["metadata"]["uid"]], once=True, owners=0, left=left)
+            uid, left = pod["metadata"]["uid"], {kind: requested(pod, kind) for kind in KINDS}
+            shares = self._shares.get(uid, Shares())
+            yield Held(key_of(pod["metadata"]), self._nodes[uid], once=True, owners=0, left=left, shares=shares)
+
+    def _node_of(self, body: Body) -> str:
+        """Returns the node on which a Reservation holds capacity; empty for none."""
+        placed, status = self._nodes.get(body["metadata"]["uid"]), body.get("status", {})
+        if placed == "" or status.get("phase") in ENDED:
+            return ""
+        return status.get("nodeName") or placed or ""
+
+    def _user_of(self, pod: Body) -> str:
+        return self._taken.get(pod["metadata"]["uid"]) or used_by(pod)
+
+    def _all_reservations(self) -> list[Body]:
+        return [body for _, body in sorted(self._reservations().items())]
 
     def _reservations(self) -> dict[str, Body]:
         return self._api.objects[resource_names.RESERVATIONS]

@@ -8,7 +8,6 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
@@ -17,8 +16,9 @@ from cli.dev.fault_simulation.held_capacity import ENDED, KINDS, HeldCapacity, r
 from cli.dev.fault_simulation.memory_api import ApiServer, Body
 from cli.dev.fault_simulation.memory_log import BEGINS_US, Row
 from cli.dev.fault_simulation.plan import ENDS_S
+from cli.dev.fault_simulation.shares import CPU, GPU, ZONE, Shares, exceeded, shares_in
+from cli.dev.fault_simulation.volume_invariant import VolumeInvariant
 from services.gateway.effects.eviction_budget import Limits
-from shared.domain.cpu_set import parse_cpus
 from shared.events.cluster import (
     BindFailed,
     BindRejected,
@@ -35,9 +35,6 @@ from shared.events.scheduling import PodPlaced
 from shared.kube import resource_names
 from shared.kube.elastic_quota import QUOTA_NAME
 from shared.kube.quantity import nanos
-from shared.kube.system_annotations import DEVICE_ALLOCATED
-
-STATUS = "scheduling.koordinator.sh/resource-status"
 
 _PLACED = PodPlaced.type_name()
 _EVICTION = EvictionRequested.type_name()
@@ -84,8 +81,9 @@ class Invariants:
         self.repeated: dict[str, None] = {}
         self.gateway_stops: list[tuple[float, float]] = []
         self.late_events: Counter[str] = Counter()
-        self.held = HeldCapacity(api, self.live_pods, self._check_node)
+        self.held = HeldCapacity(api, self.live_pods, self._shares_of, self._check_node, report)
         self._gangs = GangInvariant(api, report)
+        self._volumes = VolumeInvariant(api, report)
         self._api = api
         self._report = report
         self._oldest_effect_s = oldest_effect_s
@@ -93,8 +91,9 @@ class Invariants:
         self._bound: dict[str, str] = {}  # uid -> node, by the server
         self._placed: dict[str, str] = {}  # uid -> cause of its newest placement
         self._nodes: dict[str, str] = {}  # cause of a placement -> its node
-        self._cpus: dict[str, list[int]] = {}  # uid -> the CPUs that its binding gave it
-        self._shares: dict[str, dict[int, int]] = {}  # uid -> GPU -> percent of it that its binding gave
+        self._shares: dict[
+            str, Shares
+        ] = {}  # uid -> the CPUs, parts of GPUs and of NUMA nodes that its binding gave it
         self._evictions: dict[str, None] = {}  # uids whose eviction a log requests
         self._newest_requests: dict[tuple[str, str], str] = {}  # context and uid -> cause of its newest eviction
         self._budgets = budgets
@@ -107,6 +106,7 @@ class Invariants:
         if asyncio.get_running_loop().time() > ENDS_S - LATE_S:
             self.late_events[context] += sum(row.type != _COPY for row in rows)
         self._gangs.appended(context, rows)
+        self._volumes.appended(context, rows)
         self.held.appended(rows)
         for row in rows:
             cause = f"{context}/{row.seq}"
@@ -163,6 +163,8 @@ class Invariants:
             self._check_overcommitted(key, before, after)
         if resource == resource_names.RESERVATIONS and after is not None:
             self.held.changed(after)
+        if resource == resource_names.VOLUMES:
+            self._volumes.changed(key, before, after)
         if resource != "pods" or after is None:
             return
         self._gangs.pod_changed(after)
@@ -186,8 +188,8 @@ class Invariants:
         elif (ended := self.outcomes.get(self._placed[uid])) in _REFUSED:
             self._report(f"{key} is bound to {node} by {self._placed[uid]}, which ended before as {ended}")
         self._check_age(key, uid)
-        self._cpus[uid] = _cpus(self._api.objects["pods"][key])
-        self._shares[uid] = _shares(self._api.objects["pods"][key])
+        self._shares[uid] = shares_in(self._api.objects["pods"][key]["metadata"].get("annotations", {}))
+        self._volumes.check_binding(self._api.objects["pods"][key], node)
         self._check_node(node)
         quota = self._api.objects["pods"][key]["metadata"].get("labels", {}).get(QUOTA_NAME)
         if quota:
@@ -212,18 +214,18 @@ class Invariants:
                 )
         if len(pods) > int(allocatable["pods"]):
             self._report(f"{name} has {len(pods)} pods")
-        shares: Counter[int] = Counter()
-        for pod in pods:
-            shares.update(self._shares.get(pod["metadata"]["uid"], {}))
-        for gpu, percent in shares.items():
-            if percent > WHOLE:
-                self._report(f"{name}: its pods have {percent} % of GPU {gpu}")
-        taken: dict[int, str] = {}
-        for pod in pods:
-            for cpu in self._cpus.get(pod["metadata"]["uid"], ()):
-                other = taken.setdefault(cpu, pod["metadata"]["name"])
-                if other != pod["metadata"]["name"]:
-                    self._report(f"{name}: CPU {cpu} belongs to {other} and {pod['metadata']['name']}")
+        holders = [(pod["metadata"]["name"], self._shares_of(pod["metadata"]["uid"])) for pod in pods]
+        for text in exceeded([*holders, *((each.name, each.shares) for each in held)], self._limits(name)):
+            self._report(f"{name}: {text}")
+
+    def _limits(self, node: str) -> dict[str, int]:
+        topology = self._api.objects[resource_names.NODE_TOPOLOGIES].get(node)
+        zones = topology["zones"] if topology is not None else []
+        sizes = [nanos(each["allocatable"]) for zone in zones for each in zone["resources"] if each["name"] == "cpu"]
+        return {CPU: 1, GPU: WHOLE, ZONE: min(sizes, default=0)}
+
+    def _shares_of(self, uid: str) -> Shares:
+        return self._shares.get(uid, Shares())
 
     def _check_quota(self, name: str) -> None:
         quota = next(
@@ -275,15 +277,3 @@ class Invariants:
 def _recorded_s(row: Row) -> float:
     """Returns when an event was recorded; by its writer's clock if that is ahead, since it is all that others know."""
     return max(asyncio.get_running_loop().time(), (row.at_us - BEGINS_US) / 1e6)
-
-
-def _shares(pod: Body) -> dict[int, int]:
-    text = pod["metadata"].get("annotations", {}).get(DEVICE_ALLOCATED)
-    listed = msgspec.json.decode(text).get("gpu", []) if text else []
-    return {each["minor"]: int(each["resources"]["koordinator.sh/gpu-core"]) for each in listed}
-
-
-def _cpus(pod: Body) -> Any:
-    text = pod["metadata"].get("annotations", {}).get(STATUS)
-    found = msgspec.json.decode(text).get("cpuset", "") if text else ""
-    return sorted(parse_cpus(found))

@@ -20,6 +20,7 @@ from shared.kube.strategic_merge import merged
 Body = dict[str, Any]
 
 LEASES = "leases.coordination.k8s.io"
+STORAGE_CLASSES = "storageclasses.storage.k8s.io"
 
 INSTALLED = frozenset(
     {
@@ -35,6 +36,9 @@ INSTALLED = frozenset(
         resource_names.POD_GROUPS,
         resource_names.RESERVATIONS,
         resource_names.DEVICES,
+        resource_names.CLAIMS,
+        resource_names.VOLUMES,
+        STORAGE_CLASSES,
         LEASES,
     }
 )

@@ -1,17 +1,14 @@
 """The plan of a world: what its clients do and which faults happen, as data that a seed draws and a shrink shortens."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
-from cli.dev.fault_simulation.cluster_objects import GPU_KIND, KINDS, QUOTAS
-from cli.dev.fault_simulation.gangs_and_reservations import MEMBERS, NON_STRICT, OWNER
+from cli.dev.fault_simulation.plan_step import Step, instant
+from cli.dev.fault_simulation.plan_workload import workload
 from cli.dev.fault_simulation.replica import SERVICES
 from shared.errors import KoordError
-
-FAULTS_END_S = 10.0
-"""After this no new fault begins; each one that is in force ends within the time that it names."""
 
 ENDS_S = 25.0
 """By then every world has come to rest, or has just left it again."""
@@ -23,34 +20,6 @@ FAULTS_LAST_S = 15.0
 """By then the faults have ended, but for agents that stay silent."""
 
 LONGEST_FAULT_S = 5.0
-
-
-class Step(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One step.
-
-    Attributes:
-        at_s: seconds after the world's begin.
-        do: a name of `faults.STEPS`.
-        target: the service, pod or quota that is meant.
-        what: the kind of pod, message fault or API fault.
-        number: cores, or callbacks that run before a crash.
-        for_s: how long a fault is in force.
-        rate: the probability of a fault that is drawn for each message or request.
-    """
-
-    at_s: float
-    do: str
-    target: str = ""
-    what: str = ""
-    number: int = 0
-    for_s: float = 0.0
-    rate: float = 0.0
-
-    def __str__(self) -> str:
-        parts = [self.target, self.what, str(self.number or ""), f"for {self.for_s:g} s" if self.for_s else ""]
-        rate = f"rate {self.rate:g}" if self.rate else ""
-        return f"{self.at_s:7.3f} s  {self.do} {' '.join(filter(None, [*parts, rate]))}"
-
 
 DRAINS = "drains"
 """The end of a second system that releases the Lease; any other is a crash."""
@@ -89,110 +58,9 @@ def drawn(seed: int) -> Plan:
     draw = random.Random(f"plan of {seed}")  # noqa: S311
     # Drawn apart, so that the other seeds have the histories that they had before.
     apart = random.Random(f"mistakes of {seed}")  # noqa: S311
-    grouped = random.Random(f"gangs and reservations of {seed}")  # noqa: S311
-    modes = random.Random(f"modes of gangs of {seed}")  # noqa: S311
-    gangs = list(_changed_gangs(modes, _gangs(grouped)))
-    gpus = _gpus(random.Random(f"devices of {seed}"))  # noqa: S311
-    seconds = _second_system(random.Random(f"second systems of {seed}"))  # noqa: S311
-    steps = [*_workload(draw), *_faults(draw), *_mistakes(apart), *gangs, *_reservations(grouped), *gpus, *seconds]
+    second = random.Random(f"second systems of {seed}")  # noqa: S311
+    steps = [*workload(seed, draw), *_faults(draw), *_mistakes(apart), *_second_system(second)]
     return tuple(sorted(steps, key=lambda step: step.at_s))
-
-
-def _instant(draw: random.Random, begins_s: float = 0.0) -> float:
-    return round(begins_s + draw.random() * (FAULTS_END_S - begins_s), 3)
-
-
-def _workload(draw: random.Random) -> list[Step]:
-    steps = []
-    burst_s = _instant(draw, 1.0) if draw.random() < 0.3 else None  # most pods at once: they compete for room
-    for number in range(draw.randint(6, 12)):
-        kind, at_s = draw.choice(KINDS), _instant(draw)
-        if burst_s is not None and draw.random() < 0.8:
-            at_s = round(burst_s + draw.random() * 0.2, 3)
-        name = f"pod-{number}"
-        steps.append(Step(at_s, "create-pod", name, kind, draw.randint(1, 3)))
-        if draw.random() < 0.35:
-            gone_s = _instant(draw, at_s)
-            steps.append(Step(gone_s, draw.choice(("delete-pod", "request-eviction")), name))
-            if draw.random() < 0.15:  # only a list shows that the pod is gone
-                steps.append(Step(gone_s, "lag-watches", for_s=1.0, rate=1.0))
-                steps.append(Step(round(gone_s + 0.8, 3), "expire-watches"))
-            if draw.random() < 0.4:
-                steps.append(Step(_instant(draw, gone_s), "create-pod", name, kind, draw.randint(1, 3)))
-    if draw.random() < 0.4:
-        steps.append(Step(_instant(draw), "raise-quota", draw.choice(tuple(QUOTAS)), number=draw.randint(7, 9)))
-    if draw.random() < 0.3:
-        steps.append(Step(_instant(draw), "add-node", "node-3"))
-    return steps
-
-
-def _gpus(draw: random.Random) -> list[Step]:
-    """Draws pods with parts of GPUs, and wholes, which come at once or one by one, and of which some are deleted."""
-    if draw.random() >= 0.4:
-        return []
-    steps = [Step(round(draw.random() * 2, 3), "add-devices")]
-    burst_s = _instant(draw, 2.0) if draw.random() < 0.5 else None
-    for number in range(draw.randint(4, 10)):
-        name = f"gpu-{number}"
-        at_s = _instant(draw) if burst_s is None else round(burst_s + draw.random() * 0.2, 3)
-        steps.append(Step(at_s, "create-pod", name, GPU_KIND, draw.choice((1, 2, 2, 4))))
-        if draw.random() < 0.4:
-            steps.append(Step(_instant(draw, at_s), draw.choice(("delete-pod", "request-eviction")), name))
-    return steps
-
-
-def _gangs(draw: random.Random) -> list[Step]:
-    """Draws gangs whose members come at once or one by one, and of which some are deleted and come again."""
-    steps = []
-    for gang in ("gang-0", "gang-1")[: draw.choice((0, 0, 1, 1, 2))]:
-        minimum, kind, cores, at_s = draw.randint(2, 4), draw.choice(MEMBERS), draw.randint(1, 2), _instant(draw, 0.5)
-        spread_s = draw.choice((0.1, 0.1, FAULTS_END_S - at_s))
-        steps.append(Step(round(at_s + draw.random() * 0.2, 3), "create-gang", gang, number=minimum))
-        for number in range(minimum + draw.choice((0, 0, 1))):
-            name, comes_s = f"{gang}-{number}", round(at_s + draw.random() * spread_s, 3)
-            steps.append(Step(comes_s, "create-pod", name, kind, cores))
-            if draw.random() < 0.3:
-                gone_s = _instant(draw, comes_s) if draw.random() < 0.3 else round(comes_s + draw.random() * 0.5, 3)
-                steps.append(Step(gone_s, draw.choice(("delete-pod", "request-eviction")), name))
-                steps.append(Step(round(gone_s + draw.random() * 2, 3), "create-pod", name, kind, cores))
-    return steps
-
-
-def _changed_gangs(draw: random.Random, steps: list[Step]) -> Iterator[Step]:
-    """Makes some gangs NonStrict, and deletes some PodGroups; most of these come again."""
-    for step in steps:
-        if step.do != "create-gang":
-            yield step
-            continue
-        create, gang = step, step.target
-        if draw.random() < 0.35:
-            create = msgspec.structs.replace(step, what=NON_STRICT, for_s=float(draw.randint(1, 4)))
-        yield create
-        if draw.random() < 0.25:
-            gone_s = _instant(draw, step.at_s) if draw.random() < 0.5 else round(step.at_s + draw.random() * 1.5, 3)
-            yield Step(gone_s, "delete-gang", gang)
-            if draw.random() < 0.7:
-                yield msgspec.structs.replace(create, at_s=round(gone_s + draw.random() * 2, 3))
-
-
-def _reservations(draw: random.Random) -> list[Step]:
-    """Draws Reservations with pods that own them; some expire, are deleted, or come again under their name."""
-    steps = []
-    for name in ("reserved-0", "reserved-1", "reserved-2")[: draw.choice((0, 0, 1, 2, 3))]:
-        at_s, cores, kind = _instant(draw), draw.randint(2, 6), draw.choice(("once", "shared"))
-        ttl_s = draw.choice((0.0, float(draw.randint(2, 10))))
-        steps.append(Step(at_s, "create-reservation", name, kind, cores, for_s=ttl_s))
-        for number in range(draw.randint(0, 3)):
-            owner, comes_s = f"{name}-{number}", _instant(draw, at_s)
-            steps.append(Step(comes_s, "create-pod", owner, OWNER, draw.randint(1, 3)))
-            if draw.random() < 0.3:
-                steps.append(Step(_instant(draw, comes_s), "delete-pod", owner))
-        if draw.random() < 0.3:
-            gone_s = _instant(draw, at_s)
-            steps.append(Step(gone_s, "delete-reservation", name))
-            if draw.random() < 0.5:
-                steps.append(Step(_instant(draw, gone_s), "create-reservation", name, kind, cores, for_s=ttl_s))
-    return steps
 
 
 def _faults(draw: random.Random) -> list[Step]:
@@ -204,7 +72,7 @@ def _faults(draw: random.Random) -> list[Step]:
         steps += _old_intent(draw)
     if draw.random() < 0.05:  # of two wrong clocks at a time the log promises nothing
         steps = [step for step in steps if step.do != "jump-clock"]
-        steps.append(Step(_instant(draw), "jump-log-clock", number=draw.randint(-600, 600), for_s=LONGEST_FAULT_S))
+        steps.append(Step(instant(draw), "jump-log-clock", number=draw.randint(-600, 600), for_s=LONGEST_FAULT_S))
     return steps
 
 
@@ -215,9 +83,7 @@ def _retention(draw: random.Random) -> list[Step]:
         services.append("gateway")
     steps = [Step(round(draw.random() * 3, 3), "retain", service, rate=kept_s) for service in services]
     if draw.random() < 0.3:
-        steps.append(
-            Step(_instant(draw), "jump-clock", services[0], number=draw.randint(1, 600), for_s=LONGEST_FAULT_S)
-        )
+        steps.append(Step(instant(draw), "jump-clock", services[0], number=draw.randint(1, 600), for_s=LONGEST_FAULT_S))
     return steps
 
 
@@ -237,17 +103,17 @@ def _mistakes(draw: random.Random) -> list[Step]:
     if draw.random() < 0.12:
         steps += [Step(round(draw.random() * 2, 3), "create-pod", f"many-{number}", "plain", 1) for number in range(9)]
         for _ in range(draw.randint(1, 3)):
-            at_s = _instant(draw, 3.0)
+            at_s = instant(draw, 3.0)
             steps.append(Step(at_s, "evict-all"))
             if draw.random() < 0.5:
                 steps.append(Step(at_s, "crash-in-evictions", number=draw.randint(0, 30)))
         if draw.random() < 0.5:
-            steps.append(Step(_instant(draw, 3.0), "hold-evictions"))
+            steps.append(Step(instant(draw, 3.0), "hold-evictions"))
     if draw.random() < 0.06:
-        steps.append(Step(_instant(draw, 3.0), "forge-allocations"))
-        steps += [Step(_instant(draw), "create-pod", f"cpus-{number}", "bound-cpus", 2) for number in range(8)]
+        steps.append(Step(instant(draw, 3.0), "forge-allocations"))
+        steps += [Step(instant(draw), "create-pod", f"cpus-{number}", "bound-cpus", 2) for number in range(8)]
     if draw.random() < 0.05:
-        steps.append(Step(_instant(draw, 1.0), "wrong-cluster", for_s=round(1 + draw.random() * 3, 3)))
+        steps.append(Step(instant(draw, 1.0), "wrong-cluster", for_s=round(1 + draw.random() * 3, 3)))
     return steps
 
 
@@ -257,7 +123,7 @@ def _second_system(draw: random.Random) -> list[Step]:
     """
     if draw.random() >= 0.08:
         return []
-    at_s = _instant(draw, 1.0)
+    at_s = instant(draw, 1.0)
     lasts_s = round(2 + draw.random() * (FAULTS_LAST_S - 4 - at_s), 3)
     steps = [Step(at_s, "second-system", what=draw.choice((DRAINS, "")), for_s=lasts_s)]
     if draw.random() < 0.7:
@@ -268,7 +134,7 @@ def _second_system(draw: random.Random) -> list[Step]:
 
 
 def _fault(draw: random.Random) -> Step:
-    at_s = _instant(draw, 0.2)
+    at_s = instant(draw, 0.2)
     for_s = round(0.2 + draw.random() ** 3 * (FAULTS_LAST_S - at_s), 3)
     service, rate = draw.choice(SERVICES), round(0.1 + draw.random() * 0.7, 2)
     kinds: Sequence[Step] = (

@@ -8,15 +8,20 @@ from cli.dev.fault_simulation.cluster_objects import Body
 from cli.dev.fault_simulation.gang_invariant import gang_of
 from cli.dev.fault_simulation.gangs_and_reservations import MEMBERS, OWNER, OWNER_LABEL
 from cli.dev.fault_simulation.held_capacity import ENDED, KINDS, requested
+from cli.dev.fault_simulation.volumes import LOCAL, USES_VOLUME, claims_of, node_of
 from cli.dev.fault_simulation.world import World
 from services.scheduler.queue.retries import LONGEST_BACKOFF_S, backoff_ends_ns
 from shared.kube import resource_names
 from shared.kube.elastic_quota import QUOTA_NAME
 from shared.kube.instants import SECOND, duration_ns, instant_ns
 from shared.kube.quantity import nanos
+from shared.kube.storage import SELECTED_NODE
 
 CERTAIN_KINDS = frozenset({"plain", "team-a", "team-b", "high", "guarded"})
 """Kinds of pods whose node can be found by comparing requests with what is free."""
+
+CERTAIN_RESERVATIONS = ("reserved-",)
+"""Beginnings of the names of Reservations whose node can be found likewise."""
 
 EXPIRES_WITHIN_NS = 3 * SECOND
 """The time of creation is cut to seconds, the life cycle runs once a second, and its decision is then written."""
@@ -47,6 +52,8 @@ def waiting(world: World) -> Iterator[Wait]:
         kind = world.kinds.get(name)
         if kind in MEMBERS:
             gangs.setdefault(gang_of(pod), []).append(pod)
+        elif kind == USES_VOLUME:
+            yield from _waiting_with_volumes(world, pod, free)
         elif (kind in CERTAIN_KINDS or kind == OWNER) and _has_quota(world, [pod]):
             node = next(iter(_nodes_for([pod], free)), None) or (_reserved_for(world, pod) if kind == OWNER else None)
             if node is not None:
@@ -73,8 +80,29 @@ def _waiting_members(world: World, gang: str, pods: list[Body], free: _Free) -> 
         yield Wait(text, _retry_ns(world, members))
 
 
+def _waiting_with_volumes(world: World, pod: Body, free: _Free) -> Iterator[Wait]:
+    """Yields a pod that waits although a node that reaches its volume, or on which one can be provisioned, has room."""
+    claim = world.api.objects[resource_names.CLAIMS].get(claims_of(pod)[0])
+    if claim is None or claim["metadata"].get("deletionTimestamp"):
+        return
+    bound = world.api.objects[resource_names.VOLUMES].get(claim["spec"].get("volumeName", ""))
+    if bound is not None:
+        free = {node: amounts for node, amounts in free.items() if node == node_of(bound)}
+    elif selected := claim["metadata"].get("annotations", {}).get(SELECTED_NODE):
+        free = {node: amounts for node, amounts in free.items() if node == selected}
+    elif claim["spec"]["storageClassName"] == LOCAL:
+        return
+    if pod in world.invariants.held.holding_pods():
+        yield Wait(f"{pod['metadata']['name']} has a node that is held for it, and its volume is not bound", 0)
+    elif nodes := _nodes_for([pod], free):
+        yield Wait(f"{pod['metadata']['name']} waits, although {nodes[0]} has room for it", _retry_ns(world, [pod]))
+
+
 def _reservations(world: World, free: _Free) -> Iterator[Wait]:
-    """Yields a Reservation that waits although a node has room for it, and one that has not ended at its time."""
+    """Yields a Reservation that waits although a node has room for it, and one that has not ended at its time.
+
+    One with CPUs, or that needs running pods, may wait for these; it never joins one of the other policy.
+    """
     now_ns = world.now_ns()
     for name, body in world.api.objects[resource_names.RESERVATIONS].items():
         status = body.get("status", {})
@@ -84,8 +112,18 @@ def _reservations(world: World, free: _Free) -> Iterator[Wait]:
                 yield Wait(
                     f"{name} is {status['phase']}, {(now_ns - expires_ns) / SECOND:.1f} s after it has expired", 0
                 )
-        elif nodes := _nodes_for([body["spec"]["template"]], free):
+        elif name.startswith(CERTAIN_RESERVATIONS) and (
+            nodes := _nodes_for([body["spec"]["template"]], _without_restricted(world, free))
+        ):
             yield Wait(f"{name} waits, although {nodes[0]} has room for it", _retry_ns(world, [body]))
+
+
+def _without_restricted(world: World, free: _Free) -> _Free:
+    return {
+        node: amounts
+        for node, amounts in free.items()
+        if not any(held.is_restricted for held in world.invariants.held.on(node))
+    }
 
 
 def _retry_ns(world: World, objects: Iterable[Body]) -> int:

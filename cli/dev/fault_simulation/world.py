@@ -7,13 +7,15 @@ from functools import partial
 from cli.dev.fault_simulation import cluster_objects
 from cli.dev.fault_simulation.api_transport import ApiTransport
 from cli.dev.fault_simulation.invariants import Invariants
-from cli.dev.fault_simulation.memory_api import LEASES, ApiServer
+from cli.dev.fault_simulation.memory_api import LEASES, ApiServer, Body
 from cli.dev.fault_simulation.memory_bus import Broker
 from cli.dev.fault_simulation.memory_log import BEGINS_US, MemoryPostgres
 from cli.dev.fault_simulation.node_agents import NodeAgent
 from cli.dev.fault_simulation.operator import Operator
+from cli.dev.fault_simulation.plan import FAULTS_LAST_S
 from cli.dev.fault_simulation.replica import GATEWAY, ONE_SHOT_MAX_AGE_S, Outside, Replica
 from cli.dev.fault_simulation.virtual_loop import Process, VirtualLoop
+from cli.dev.fault_simulation.volume_controller import VolumeController
 from cli.service_list import contexts
 from services.gateway.cluster_lease import log_of
 from services.gateway.effects.spend_budget_or_pause_eviction import limits_of
@@ -57,7 +59,8 @@ class World:
         self.operator = Operator(self.broker, self.api.objects, self._known_and_live)
         self.postgres.appended = self.invariants.appended
         self.postgres.dropped = self._check_drop
-        self.api.changed = self.invariants.changed
+        self._volumes = VolumeController(self.api, seed + 10, lambda: self.loop.time() > FAULTS_LAST_S)
+        self.api.changed = self._changed
         self.api.evicted = self._evicted
         self.transport.writing = self._check_lease
         self.crash_in_evictions: int | None = None
@@ -132,6 +135,10 @@ class World:
 
         connect(ApiTransport(copy, self._seed + 7))
         self.later(for_s, lambda: connect(None))
+
+    def _changed(self, resource: str, key: str, before: Body | None, after: Body | None) -> None:
+        self.invariants.changed(resource, key, before, after)
+        self._volumes.changed(resource, key, before, after)
 
     def _evicted(self, key: str, uid: str) -> None:
         self.invariants.evicted(key, uid)
