@@ -25,6 +25,7 @@ FINDS_IT = {
     "pods_are_bound_before_their_volumes": 1,
     "volumes_are_given_to_their_claims_for_ever": 1,
     "cpus_of_reservations_are_given_twice": 9,
+    "pods_beside_those_taken_over_do_not_count": 24,
     "given_up_for_good": 31,
     "members_are_placed_one_by_one": 0,
     "a_refused_charge_takes_one_member_alone": 0,
@@ -61,6 +62,8 @@ seeds draw makes these obsolete; the test then searches.
 """
 
 DIRECTED = {
+    "volumes_are_chosen_for_two_claims": "three_claims_want_two_volumes",
+    "pods_are_taken_over_twice": "two_reservations_want_one_pod",
     "reservations_are_kept_as_they_are_alone": "a_reservation_keeps_its_cpus_after_retention",
     "pods_of_a_reservation_that_is_gone_are_not_taken_over": "a_reservation_is_gone_before_its_pods_are_folded",
     "failed_without_a_read": "bindings_hang_until_the_deadline",
