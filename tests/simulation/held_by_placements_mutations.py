@@ -9,6 +9,7 @@ from services.scheduler.cache import reservation_holds
 from services.scheduler.cache.volume_catalog import VolumeCatalog
 from services.scheduler.framework.pre_bind_preparation import READY
 from services.scheduler.plugins.reservation import pre_allocation
+from services.scheduler.plugins.reservation.choose_reservation_on_node import lacks_node
 from services.scheduler.plugins.volume_binding import find_volumes, plugin
 from services.scheduler.state.fold_scheduling import SchedulingFold
 
@@ -48,8 +49,6 @@ def cpus_of_reservations_are_given_twice() -> AbstractContextManager[Any]:
 
 
 def pods_beside_those_taken_over_do_not_count() -> AbstractContextManager[Any]:
-    lacks_node = pre_allocation.lacks_node
-
     def lacks(snapshot: Any, args: Any, pod_class: Any, row: int, _left: Any, pods: int) -> Any:
         return lacks_node(snapshot, args, pod_class, row, [], pods)
 
@@ -65,8 +64,7 @@ def pods_of_a_reservation_that_is_gone_are_not_taken_over() -> AbstractContextMa
     taken_over = SchedulingFold._taken_over
 
     def while_it_is_there(self: Any, record: Any, event: Any) -> None:
-        text = event.patch["metadata"]["annotations"][reservation_holds.RESERVATION_ALLOCATED]
-        if reservation_holds.used_reservation({reservation_holds.RESERVATION_ALLOCATED: text}) in self.pods:
+        if reservation_holds.used_reservation(event.patch["metadata"]["annotations"]) in self.pods:
             taken_over(self, record, event)
 
     return patch.object(SchedulingFold, "_taken_over", while_it_is_there)

@@ -284,6 +284,6 @@ def test_the_state_is_the_same_whether_the_end_of_a_reservation_or_its_placement
     reserve(world)
     world.observe(ObjectDeleted(resource=RESERVATIONS, name="web", uid="r-web"))
     world.read()
-    assert assert_one_state(world).pods["c"].assignment().allocation == {
-        RESERVATION_ALLOCATED: '{"name":"web","uid":"r-web"}'
-    }
+    assignment = assert_one_state(world).pods["c"].assignment()
+    assert assignment is not None
+    assert assignment.allocation == {RESERVATION_ALLOCATED: '{"name":"web","uid":"r-web"}'}
