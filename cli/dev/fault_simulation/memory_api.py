@@ -21,6 +21,8 @@ Body = dict[str, Any]
 
 LEASES = "leases.coordination.k8s.io"
 STORAGE_CLASSES = "storageclasses.storage.k8s.io"
+OF_STORAGE = (resource_names.CLAIMS, resource_names.VOLUMES, STORAGE_CLASSES)
+"""Resources that are served in worlds with volumes alone."""
 
 INSTALLED = frozenset(
     {
@@ -36,9 +38,6 @@ INSTALLED = frozenset(
         resource_names.POD_GROUPS,
         resource_names.RESERVATIONS,
         resource_names.DEVICES,
-        resource_names.CLAIMS,
-        resource_names.VOLUMES,
-        STORAGE_CLASSES,
         LEASES,
     }
 )
@@ -97,6 +96,12 @@ class ApiServer:
         self._arrives_s = 0.0
 
     # -- objects
+
+    def install(self, resource: str) -> None:
+        """Serves one more resource from now on, if it is not served yet."""
+        if resource not in self.objects:
+            self.objects[resource], self._history[resource] = {}, deque()
+            self._oldest[resource], self._watches[resource] = 0, []
 
     def create(self, resource: str, body: Body) -> Body:
         """Stores a new object."""

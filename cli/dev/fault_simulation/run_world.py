@@ -9,12 +9,16 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from cli.dev.fault_simulation import at_rest, cluster_objects, faults
+from cli.dev.fault_simulation.memory_api import OF_STORAGE
 from cli.dev.fault_simulation.plan import ENDS_S, SETTLES_S, Plan
 from cli.dev.fault_simulation.replica import SERVICES
 from cli.dev.fault_simulation.substitutions import substituted
+from cli.dev.fault_simulation.volumes import USES_VOLUME
 from cli.dev.fault_simulation.waiting_at_rest import waiting
 from cli.dev.fault_simulation.world import World
 from shared.kube.instants import SECOND
+
+STORAGE_STEPS = frozenset({"add-storage", "create-claim", "delete-claim"})
 
 
 class Outcome(NamedTuple):
@@ -62,6 +66,9 @@ def run(world: World, plan: Plan) -> None:
 
 
 def _begin(world: World, plan: Plan) -> None:
+    if any(step.do in STORAGE_STEPS or step.what == USES_VOLUME for step in plan):
+        for resource in OF_STORAGE:
+            world.api.install(resource)
     for resource, body in cluster_objects.initial():
         world.api.create(resource, body)
     for service in SERVICES:

@@ -125,6 +125,7 @@ class World:
         """Starts the gateways anew with the kubeconfig of a copy of the cluster, until someone corrects it."""
         copy = ApiServer(self._seed + 6, self.now_ns)
         for resource, objects in self.api.objects.items():
+            copy.install(resource)
             for body in objects.values():
                 copy.create(resource, cluster_objects.copied(body))
 
