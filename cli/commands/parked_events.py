@@ -11,6 +11,7 @@ from cli.supervisor.log_access import log_of
 from cli.supervisor.system_folder import find_endpoints
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_table
+from shared.errors import KoordError
 from shared.events import Cause
 from shared.log.admin.followers import Parked, Skipped, list_parked, list_skips
 from shared.log.admin.session import opened
@@ -60,9 +61,11 @@ def parked(*, output: Format, folder: Path) -> None:
 def skip(*, service: str, event: Cause, reason: str, by: str, folder: Path) -> None:
     """Let SERVICE pass over the event CONTEXT/SEQ, which it cannot read, from its next start on.
 
-    Its state is then a function of the log without that event; a replay passes over it too. There is no way back.
+    Its state is then a function of the log without that event; a replay passes over it too. There is no way back, so
+    only a parked event is skipped.
     """
     asyncio.run(_skip(find_endpoints(folder).postgres, service, event, reason, by))
+    click.echo(f"{service} passes over {event.context}/{event.seq} from its next start on.")
 
 
 async def _parked(postgres: str) -> tuple[list[Parked], list[Skipped]]:
@@ -72,4 +75,10 @@ async def _parked(postgres: str) -> tuple[list[Parked], list[Skipped]]:
 
 async def _skip(postgres: str, service: str, event: Cause, reason: str, by: str) -> None:
     async with opened(postgres) as database:
+        known = [(one.service, one.context, one.seq) for one in await list_parked(database)]
+        if (service, event.context, event.seq) not in known:
+            raise KoordError(
+                f"{service} has not parked {event.context}/{event.seq}; `koord events parked` shows the events that can "
+                "be skipped"
+            )
         await ServiceStore(database, service).skip(event.context, event.seq, reason=reason, by=by)

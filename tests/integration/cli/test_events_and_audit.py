@@ -250,10 +250,12 @@ async def test_a_parked_event_is_shown_and_passed_over_with_a_reason(log: Log) -
     await ServiceStore(database, "scheduler").park("cluster", 2, "ValueError: no such node")
     await database.close()
     assert "cluster/2  ValueError: no such node" in (await run(log, "events", "parked")).stdout
-    assert (await run(log, "events", "skip", "scheduler", "cluster/99", "--reason", "x")).exit_code == 1
+    for service, event in (("scheduler", "cluster/99"), ("scheduler", "cluster/1"), ("gateway", "cluster/2")):
+        refused = await run(log, "events", "skip", service, event, "--reason", "x")
+        assert (refused.exit_code, f"{service} has not parked {event}" in refused.stderr) == (1, True)
     assert (await run(log, "events", "skip", "scheduler", "cluster", "--reason", "x")).exit_code == 2
     skipped = await run(log, "events", "skip", "scheduler", "cluster/2", "--reason", "the node is gone", "--by", "ada")
-    assert skipped.exit_code == 0, skipped.stderr
+    assert (skipped.exit_code, skipped.stdout) == (0, "scheduler passes over cluster/2 from its next start on.\n")
     found = json.loads((await run(log, "events", "parked", "-o", "json")).stdout)
     assert found["parked"] == []
     assert [(one["service"], one["seq"], one["reason"], one["by"]) for one in found["skipped"]] == [
