@@ -212,7 +212,9 @@ def test_invalid_requests_are_named() -> None:
     message = unschedulable(schedule(world, gpu_pod("q", {CORE: "50"})))["q"].message
     assert "invalid resource device requests: [koordinator.sh/gpu-core]" in message
     broken = unschedulable(schedule(world, gpu_pod("r", {GPU: "50"}, annotations={HINT: "{"})))["r"]
-    assert "invalid DeviceAllocateHint annotation" in broken.message
+    assert (
+        f"annotation {HINT} cannot be read: it is no JSON: its end is missing; correct or remove it" in broken.message
+    )
 
 
 def test_a_template_divides_a_gpu() -> None:
