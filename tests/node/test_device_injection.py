@@ -191,6 +191,21 @@ async def test_the_devices_of_an_rdma_card_are_in_the_container_and_nowhere_else
         await _gone(there, name)
 
 
+async def test_a_card_that_the_node_lost_is_missing_in_the_container_and_the_agents_log_names_it(there: Site) -> None:
+    verbs = there.folder / f"sys/bus/pci/devices/{CARD}/infiniband_verbs"
+    verbs.rename(verbs.with_name("gone"))
+    try:
+        _, view = await _run(there, _body("lost", {"koordinator.sh/rdma": "100"}))
+    finally:
+        verbs.with_name("gone").rename(verbs)
+    assert view.char_device("/dev/infiniband/uverbs0") is None
+    log = (there.folder / "logs/node-agent.log").read_text()
+    assert (
+        f"hook RDMADeviceInject for container main of pod {SPACE}/lost: PCI function {CARD} has no verbs device" in log
+    )
+    await _gone(there, "lost")
+
+
 async def _killed(node: RealNode, program: str, process: Process) -> None:
     """Kills a program of the node, which is a child of the process that looks after it."""
     pids = []
