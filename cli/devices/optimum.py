@@ -61,9 +61,17 @@ def optimum_of(
     ]
     found = ceiling_percent(of_nodes, of_pods)
     if found is None:
-        return None, "the placed pods have more than the nodes offer"
+        return None, _why_not_placeable(sums)
     gpus = found / PERCENT
     return Optimum(gpus, max(0.0, gpus - sums.allocated - sums.usable)), ""
+
+
+def _why_not_placeable(sums: GpuSums) -> str:
+    """Returns why not all placed pods could be placed anew: what they have of unhealthy GPUs counts as theirs."""
+    if sums.allocated > sums.gpus:
+        unhealthy = f"; {sums.unhealthy} more are unhealthy" if sums.unhealthy else ""
+        return f"the placed pods have {sums.allocated:g} GPUs, and the nodes offer {sums.gpus} healthy ones{unhealthy}"
+    return "the placed pods have more CPU, memory or GPUs of a model than the nodes offer"
 
 
 def _percent(each: WorkloadType) -> int:

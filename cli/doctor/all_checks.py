@@ -47,6 +47,7 @@ from shared.bus.server_check import BusRefused, BusUnreachable
 from shared.bus.server_check import look as look_at_bus
 from shared.errors import KoordError
 from shared.events.cluster import ClusterIdentified, IntentRefused, MissingPermission, SecondSystemRefused
+from shared.events.devices import NodeDevicesRemoved, NodeDevicesReported
 from shared.events.log import WriterStarted
 from shared.events.slo import NodeReportsBelieved, NodeReportsIgnored
 from shared.kube.eviction_control import EvictionCommand
@@ -194,6 +195,9 @@ async def _log(endpoints: Endpoints, received: ReceivedAnnouncements | None) -> 
             if "slo" in contexts:
                 recorded = await newest_by_key(database, "slo", [NodeReportsIgnored, NodeReportsBelieved])
                 found += check_cluster.about_ignored_reports(recorded)
+            for context in (name for name in contexts if name.startswith("devices-")):
+                recorded = await newest_by_key(database, context, [NodeDevicesReported, NodeDevicesRemoved])
+                found += check_cluster.about_ignored_inventories(recorded)
             found += check_cluster.about_nodes(await lag.node_reports(database), simulated=simulated)
         async with _check("disk", found):
             found += check_services.about_partitions(

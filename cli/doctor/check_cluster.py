@@ -10,6 +10,7 @@ from cli.doctor.one_outage import API_SERVER, OutageFinding
 from cli.node.ignored_reports import describe_ignored, remedy_of
 from cli.terminal.durations import age
 from shared.events.cluster import ClusterIdentified, IntentRefused, MissingPermission
+from shared.events.devices import NodeDevicesReported
 from shared.events.slo import NodeReportsIgnored
 from shared.first_names import first_names
 from shared.kube.cluster_identity import describe_cluster
@@ -219,6 +220,25 @@ def about_ignored_reports(found: Sequence[Found]) -> Iterator[Finding]:
     if len(ignored) > NAMED:
         what = f"usage reports about {len(ignored) - NAMED} more nodes are ignored"
         yield Finding("error", "nodes", what, "`koord events --type NodeReportsIgnored`")
+
+
+def about_ignored_inventories(found: Sequence[Found]) -> Iterator[Finding]:
+    """Names the nodes of whose device inventory parts are ignored, or could not be read."""
+    reports = [one.record.event for one in found if isinstance(one.record.event, NodeDevicesReported)]
+    affected = sorted((each for each in reports if each.ignored or each.unread), key=lambda each: each.node)
+    for event in affected[:NAMED]:
+        parts = event.ignored | {f"type {kind}": reason for kind, reason in event.unread.items()}
+        named = "; ".join(f"{part}: {reason}" for part, reason in list(parts.items())[:NAMED])
+        more = f"; {len(parts) - NAMED} more" if len(parts) > NAMED else ""
+        yield Finding(
+            "warning",
+            "nodes",
+            f"parts of the device inventory of {event.node} do not count: {named}{more}",
+            "no pod gets these devices; see the card, its driver and the log of the node's agent there",
+        )
+    if len(affected) > NAMED:
+        what = f"parts of the device inventories of {len(affected) - NAMED} more nodes do not count"
+        yield Finding("warning", "nodes", what, "`koord events --type NodeDevicesReported`")
 
 
 def about_nodes(found: Sequence[NodeReport], *, simulated: bool = False) -> Iterator[Finding]:

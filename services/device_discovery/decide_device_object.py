@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
-from services.device_discovery.decide_inventory import NODE, event_key
+from services.device_discovery.decide_inventory import event_key
 from services.device_discovery.state import DeviceEntry, DiscoveryState
 from shared.agents.device_inventory import Partition
 from shared.events import Draft
-from shared.events.devices import DeviceDisappeared, NodeDevicesRemoved
+from shared.events.devices import NODE, DeviceDisappeared, NodeDevicesRemoved
 from shared.events.intents import ObjectDesired
 from shared.kube.device import PARTITIONS
 from shared.kube.instants import SECOND, instant_text

@@ -16,6 +16,8 @@ from shared.agents.device_inventory import BadInventory, DeviceCondition, Device
 from shared.domain.desired_kubernetes_event import event_intent
 from shared.events import Draft, Event
 from shared.events.devices import (
+    MISSING,
+    REPLACED,
     DeviceAppeared,
     DeviceChanged,
     DeviceDisappeared,
@@ -27,7 +29,6 @@ from shared.kube.instants import SECOND, instant_text
 
 HEALTHY = "Healthy"
 UNREAD, IGNORED = "InventoryUnread", "InventoryIgnored"
-MISSING, REPLACED, NODE = "missing", "replaced", "node"
 MAX_AGE_S = 3_600
 """Older inventories are rejected."""
 MAX_KNOWN = 2_048

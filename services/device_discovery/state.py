@@ -12,6 +12,7 @@ from shared.events.base import without_basis
 from shared.events.cluster import NodeDeleted, NodeObserved, ObjectDeleted, PodBound, PodDeleted, PodObserved
 from shared.events.devices import (
     DEVICE_EVENTS,
+    NODE,
     DeviceAppeared,
     DeviceChanged,
     DeviceDisappeared,
@@ -22,6 +23,7 @@ from shared.events.devices import (
 )
 from shared.events.intents import ObjectDesired
 from shared.kube.json_text import read_json
+from shared.kube.pod import Pod
 from shared.kube.resource_names import DEVICES
 from shared.kube.system_annotations import DEVICE_ALLOCATED
 
@@ -33,6 +35,7 @@ FOLDED: dict[str, tuple[type[Event], ...]] = {
 
 DeviceEvent = DeviceAppeared | DeviceHealthChanged | DeviceChanged | DeviceDisappeared
 
+_OVERCOMMITTED = ("kubernetes.io/batch-", "kubernetes.io/mid-")
 _ENDED = frozenset(("Succeeded", "Failed"))
 
 
@@ -55,16 +58,21 @@ class DeviceEntry(NamedTuple):
 
 
 class PodDevices(NamedTuple):
-    """A pod to which the scheduler gave devices.
+    """A pod that requests devices.
 
     Attributes:
         pod: `namespace/name`.
-        devices: `TYPE/MINOR` of each.
+        node: empty until it is bound.
+        devices: `TYPE/MINOR` of each that the scheduler gave to it.
+        is_there: it was observed, and has not ended since.
+        bound_seq: in `cluster`, of its binding; 0 before.
     """
 
     pod: str
-    node: str
-    devices: tuple[str, ...]
+    node: str = ""
+    devices: tuple[str, ...] = ()
+    is_there: bool = False
+    bound_seq: int = 0
 
 
 class DiscoveryState(OwnDesiredStates):
@@ -74,11 +82,11 @@ class DiscoveryState(OwnDesiredStates):
         nodes: nodes of the cluster -> their uid.
         devices: node -> `TYPE/MINOR` -> the device.
         reported: node -> the newest event about its inventories as a whole.
-        pods: uid -> a pod that has devices, until it ends.
+        pods: uid -> a pod that requests devices, until it ends.
         changed: nodes that changed since the last decision about their Device; derived.
     """
 
-    SCHEMA: ClassVar[int] = 1
+    SCHEMA: ClassVar[int] = 2
 
     def __init__(self) -> None:
         super().__init__()
@@ -109,11 +117,14 @@ class DiscoveryState(OwnDesiredStates):
                 self.nodes.pop(node, None)
                 self.changed[node] = None
             case PodBound(pod=pod, pod_uid=uid, node=node, allocations=allocations):
-                self._remove_pod(uid)
                 if devices := allocated_devices(allocations.get(DEVICE_ALLOCATED, "")):
-                    self._add_pod(uid, PodDevices(pod, node, devices))
-            case PodObserved(pod_uid=uid, object=pod) if uid in self.pods and pod.status.phase in _ENDED:
-                self._remove_pod(uid)
+                    is_there = uid in self.pods and self.pods[uid].is_there
+                    self._set_pod(uid, PodDevices(pod, node, devices, is_there, record.seq))
+            case PodObserved(pod=key, pod_uid=uid, object=pod):
+                if pod.status.phase in _ENDED:
+                    self._remove_pod(uid)
+                elif (uid not in self.pods or not self.pods[uid].is_there) and requests_devices(pod):
+                    self._set_pod(uid, self.pods.get(uid, PodDevices(key))._replace(is_there=True))
             case PodDeleted(pod_uid=uid):
                 self._remove_pod(uid)
             case ObjectDeleted(resource=resource, name=name) if resource == DEVICES:
@@ -122,6 +133,12 @@ class DiscoveryState(OwnDesiredStates):
 
     def _apply_own(self, event: Event) -> None:
         match event:
+            case DeviceDisappeared(why=why) if why == NODE:
+                # Not kept until NodeDevicesRemoved: retention may keep this event, and not that one.
+                self.devices.get(event.node, {}).pop(device_key(event.found), None)
+                if not self.devices.get(event.node, True):
+                    del self.devices[event.node]
+                self.changed[event.node] = None
             case DeviceAppeared() | DeviceHealthChanged() | DeviceChanged() | DeviceDisappeared():
                 self.devices.setdefault(event.node, {})[device_key(event.found)] = entry_of(event)
                 self.changed[event.node] = None
@@ -133,6 +150,13 @@ class DiscoveryState(OwnDesiredStates):
                 self.reported.pop(node, None)
                 self.changed[node] = None
 
+    def history_begins(self, context: str, seq: int) -> None:
+        """Forgets bindings of pods that were gone: an outcome is kept beside its intent, longer than its pod."""
+        if context == "cluster":
+            gone = [uid for uid, pod in self.pods.items() if not pod.is_there and pod.bound_seq <= seq]
+            for uid in gone:
+                self._remove_pod(uid)
+
     def there(self, node: str) -> dict[str, DeviceEntry]:
         """Returns the devices of a node that have not disappeared, by `TYPE/MINOR`."""
         return {key: entry for key, entry in self.devices.get(node, {}).items() if entry.is_there}
@@ -140,15 +164,17 @@ class DiscoveryState(OwnDesiredStates):
     def users(self, node: str, device: str) -> tuple[DeviceUser, ...]:
         """Returns the pods that have a device, by name."""
         pods = ((uid, self.pods[uid]) for uid in self._pods_of_node.get(node, ()))
-        found = [DeviceUser(pod.pod, uid) for uid, pod in pods if device in pod.devices]
+        found = [DeviceUser(pod.pod, uid) for uid, pod in pods if pod.is_there and device in pod.devices]
         return tuple(sorted(found, key=lambda user: (user.pod, user.pod_uid)))
 
-    def _add_pod(self, uid: str, pod: PodDevices) -> None:
+    def _set_pod(self, uid: str, pod: PodDevices) -> None:
+        self._remove_pod(uid)
         self.pods[uid] = pod
-        self._pods_of_node.setdefault(pod.node, {})[uid] = None
+        if pod.node:
+            self._pods_of_node.setdefault(pod.node, {})[uid] = None
 
     def _remove_pod(self, uid: str) -> None:
-        if (pod := self.pods.pop(uid, None)) is not None:
+        if (pod := self.pods.pop(uid, None)) is not None and pod.node:
             del self._pods_of_node[pod.node][uid]
             if not self._pods_of_node[pod.node]:
                 del self._pods_of_node[pod.node]
@@ -165,7 +191,8 @@ class DiscoveryState(OwnDesiredStates):
         self._restore_deletions()
         self._pods_of_node = {}
         for uid, pod in self.pods.items():
-            self._pods_of_node.setdefault(pod.node, {})[uid] = None
+            if pod.node:
+                self._pods_of_node.setdefault(pod.node, {})[uid] = None
         self.changed = dict.fromkeys((*self.nodes, *self.reported))
 
 
@@ -180,6 +207,16 @@ def entry_of(event: DeviceEvent) -> DeviceEntry:
         event.found,
         health_since_ns=event.health_since_ns,
         since_ns=event.since_ns,
+    )
+
+
+def requests_devices(pod: Pod) -> bool:
+    """Reports whether a pod may get devices: it requests a resource that is neither Kubernetes' own nor overcommitted."""
+    return any(
+        "/" in name and not name.startswith(_OVERCOMMITTED)
+        for container in (*pod.spec.containers, *pod.spec.init_containers)
+        if container.resources is not None
+        for name in container.resources.requests or ()
     )
 
 

@@ -15,6 +15,9 @@ import msgspec
 from shared.agents.device_inventory import DeviceFound, Partition
 from shared.events.base import Event
 
+MISSING, REPLACED, NODE = "missing", "replaced", "node"
+"""Why a device has disappeared."""
+
 
 class DeviceUser(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A pod to which the scheduler has given a device, or a part of it.

@@ -83,8 +83,8 @@ class Candidate(NamedTuple):
     """An event of the partition that is dropped: the newest of its subject there.
 
     Attributes:
-        is_basis: the next events, which are kept, may belong to its append and rest on its positions: it is carried
-            forward whether it holds or not.
+        is_basis: it is carried forward whether it holds or not: the next events, which are kept, may belong to its
+            append and rest on its positions; or it ends what such a copy says.
     """
 
     record: RecordedEvent
@@ -119,6 +119,7 @@ class Newest:
         self._rule = rule
         self._newest: dict[Hashable, Candidate] = {}
         self._seen = earlier[-1].event.seen if earlier else None
+        self._earlier = {rule.subject(record): record.seq for record in earlier}
         self._basis: Candidate | None = None
 
     def add(self, record: RecordedEvent, correlation: str | None = None, *, is_copy: bool = False) -> None:
@@ -131,14 +132,25 @@ class Newest:
                 event = msgspec.structs.replace(record.event, seen=self._seen)
                 record = msgspec.structs.replace(record, event=event)
         subject = self._rule.subject(record)
+        if is_copy and self._earlier.get(subject) == record.seq:
+            del self._earlier[subject]  # the copy is dropped too
         before = self._newest.get(subject)
         if before is None or before.record.seq <= record.seq:
             self._newest[subject] = Candidate(record, correlation)
 
     def candidates(self) -> Mapping[Hashable, Candidate]:
-        """Returns those whose subject has not ended, and the last event that has positions."""
+        """Returns those whose subject has not ended, and the last event that has positions.
+
+        What replaced or ended an earlier copy that stays is carried forward in any case: that copy may be of a basis,
+        which had ended when it was made, and would hold again.
+        """
         ends, basis = self._rule.ends, self._basis
-        found = {subject: one for subject, one in self._newest.items() if not isinstance(one.record.event, ends)}
+        found: dict[Hashable, Candidate] = {}
+        for subject, one in self._newest.items():
+            if self._earlier.get(subject, one.record.seq) < one.record.seq:
+                found[subject] = one._replace(is_basis=True)
+            elif not isinstance(one.record.event, ends):
+                found[subject] = one
         if basis is not None:
             subject = self._rule.subject(basis.record)
             is_newest = subject in found and found[subject].record.seq == basis.record.seq

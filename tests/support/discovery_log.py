@@ -10,13 +10,15 @@ from services.device_discovery.decide_inventory import check_time, inventory_eve
 from services.device_discovery.state import DiscoveryState
 from shared.agents import device_inventory
 from shared.agents.device_inventory import DeviceCondition, DeviceFound, Devices, Inventory
-from shared.events import Event, RecordedEvent
-from shared.events.cluster import NodeDeleted, NodeObserved, ObjectDeleted, PodBound, PodDeleted
+from shared.events import Cause, Event, RecordedEvent
+from shared.events.cluster import NodeDeleted, NodeObserved, ObjectDeleted, PodBound, PodDeleted, PodObserved
+from shared.events.scheduling import PodPlaced
 from shared.kube.instants import SECOND, instant_ns
 from shared.kube.meta import Metadata
 from shared.kube.node import Node
 from shared.kube.resource_names import DEVICES
 from shared.kube.system_annotations import DEVICE_ALLOCATED
+from tests.support.device_machines import GPU, gpu_pod
 
 BEGAN = instant_ns("2026-05-01T03:00:00Z")
 GI = 1 << 30
@@ -49,18 +51,25 @@ def message(
 
 
 class DiscoveryLog:
-    """A log for each context; instants are seconds after BEGAN."""
+    """A log for each context; instants are seconds after BEGAN.
+
+    Attributes:
+        at_s: when events are recorded.
+    """
 
     def __init__(self) -> None:
         self.state = DiscoveryState()
         self.records: list[RecordedEvent] = []
         self.numbers = 0
+        self.at_s = 0.0
 
-    def append(self, context: str, *events: Event) -> list[Event]:
-        """Appends events and folds them."""
+    def append(self, context: str, *events: Event, cause: Cause | None = None) -> list[Event]:
+        """Appends events, which have one cause, and folds them."""
         for event in events:
             seq = self.state.positions.get(context, 0) + 1
-            record = RecordedEvent(context=context, seq=seq, event=event, at_ns=BEGAN)
+            record = RecordedEvent(
+                context=context, seq=seq, event=event, at_ns=BEGAN + int(self.at_s * SECOND), cause=cause
+            )
             self.records.append(record)
             self.state.apply(record)
         return list(events)
@@ -79,9 +88,16 @@ class DiscoveryLog:
         self.append("cluster", ObjectDeleted(resource=DEVICES, name=name, uid="d"))
 
     def pod(self, name: str, allocation: str, node: str = "n") -> None:
-        """Observes the binding of a pod with devices."""
+        """Observes a pod with devices, and its binding."""
+        self.append("cluster", PodObserved(pod=f"d/{name}", pod_uid=f"uid-{name}", object=gpu_pod(name, {GPU: "50"})))
+        self.bound(name, allocation, node)
+
+    def bound(self, name: str, allocation: str, node: str = "n") -> None:
+        """Observes that a pod was bound."""
         bound = PodBound(pod=f"d/{name}", pod_uid=f"uid-{name}", node=node, allocations={DEVICE_ALLOCATED: allocation})
-        self.append("cluster", bound)
+        placed = PodPlaced(pod=bound.pod, pod_uid=bound.pod_uid, node=node, cycle=1, request={})
+        self.append("scheduling", placed)
+        self.append("cluster", bound, cause=Cause("scheduling", self.state.positions["scheduling"]))
 
     def no_pod(self, name: str) -> None:
         """Observes the deletion of a pod."""

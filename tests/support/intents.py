@@ -9,7 +9,7 @@ from shared.events.scheduling import PodPlaced, PodUnschedulable
 from shared.runtime.declared_intents import DECLARED
 from shared.runtime.intent_rights import IntentRight
 
-CONTEXTS = ("scheduling", "quota", "slo", "metrics-0", "nodes-0", "audit")
+CONTEXTS = ("scheduling", "quota", "slo", "metrics-0", "nodes-0", "devices-0", "audit")
 """Contexts whose intents the gateway follows."""
 
 

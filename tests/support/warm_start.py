@@ -36,6 +36,7 @@ IMPORTED = (
     "cli.commands.run",
     "shared.runtime.runner",
     "services.audit.service",
+    "services.device_discovery.service",
     "services.gateway.service",
     "services.metrics_ingest.agent_actions.service",
     "services.metrics_ingest.agent_reports.service",

@@ -1,6 +1,5 @@
 """Options of the device daemon: flags, then the environment, then a file. Source: spec/node-agent.md 6.3."""
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -9,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from shared.errors import KoordError
-from shared.kube.instants import SECOND, duration_ns
+from shared.kube.instants import SECOND, BadTime, duration_ns
 from shared.settings import Settings
 
 VERSION = "v1"
@@ -25,7 +24,6 @@ ENVIRONMENT: Mapping[str, tuple[str, ...]] = {
 }
 """Flag -> variables, the first of them that is set counts."""
 
-_DURATION = re.compile(r"(?:\d+(?:\.\d*)?(?:ns|us|µs|ms|s|m|h))+")
 _BOOLEANS = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
 MAX_SLEEP_S = 366 * 86_400.0
 
@@ -141,7 +139,10 @@ def _boolean(source: str, text: str) -> bool:
 
 def _duration(source: str, text: str) -> float:
     """Returns seconds of a duration like `900s`, `15m` or `1h30m`."""
-    seconds = duration_ns(text) / SECOND if _DURATION.fullmatch(text) else 0.0
+    try:
+        seconds = duration_ns(text) / SECOND
+    except BadTime:
+        seconds = 0.0
     if not 0 < seconds <= MAX_SLEEP_S:
         raise BadDaemonOption(f"{source} is {text!r}; it must be a duration above 0, such as 900s or 1h30m")
     return seconds

@@ -30,6 +30,7 @@ from shared.domain import gang
 from shared.errors import KoordError
 from shared.events import Cause
 from shared.events.cluster import ClusterIdentified, IntentRefused, MissingPermission, NodeObserved, ObjectObserved
+from shared.events.devices import NodeDevicesRemoved, NodeDevicesReported
 from shared.events.log import CarriedForward, ConfigApplied, ConfigRejected, WriterStarted
 from shared.events.metrics import NodeReported
 from shared.events.quota import QuotaRejected
@@ -376,6 +377,21 @@ async def test_reports_that_are_ignored_are_named_with_node_reason_time_and_reme
     assert "ignored since 1970-01-01T00:00:01Z: NodeMetric: cpu is -500" in shown.stdout.splitlines()[1]
     assert shown.stdout.splitlines()[2].startswith("    do: see who writes the NodeMetric")
     assert [one.what.split()[3] for one in of(await installation.examine(), "nodes")] == ["worker-3", "worker-1"]
+
+
+async def test_parts_of_an_inventory_that_do_not_count_are_named_until_they_do(installation: Installation) -> None:
+    await installation.leads("devices-0", actor="device-discovery@1")
+    ignored = NodeDevicesReported("worker-1", "b", 1, SECOND, ignored={"gpu/3": "2 devices have this minor"})
+    unread = NodeDevicesReported("worker-2", "b", 1, SECOND, unread={"gpu": "the library does not respond"})
+    await installation.append("devices-0", ignored, unread, NodeDevicesReported("worker-3", "b", 1, SECOND))
+    first, second = of(await installation.examine(), "nodes")
+    assert first.what == "parts of the device inventory of worker-1 do not count: gpu/3: 2 devices have this minor"
+    assert second.what.endswith("worker-2 do not count: type gpu: the library does not respond")
+    assert "no pod gets these devices" in first.do
+    await installation.append(
+        "devices-0", NodeDevicesReported("worker-1", "b", 1, SECOND), NodeDevicesRemoved("worker-2")
+    )
+    assert "inventory" not in str(of(await installation.examine(), "nodes"))
 
 
 async def test_settings_of_gangs_that_are_ignored_are_named(installation: Installation) -> None:

@@ -66,6 +66,16 @@ def test_a_missing_card_has_disappeared_with_the_pods_that_had_it_and_appears_ag
     assert names(log.report(gpu(0), gpu(1), at_s=740)) == ["DeviceAppeared n/gpu/1"]
 
 
+def test_a_pod_whose_binding_is_recorded_after_its_end_has_no_card() -> None:
+    log = started(gpu(0), gpu(1))
+    log.pod("gone", HALF)
+    log.no_pod("gone")
+    log.bound("gone", HALF)
+    (gone,) = log.report(gpu(0), at_s=1)
+    assert isinstance(gone, DeviceDisappeared)
+    assert gone.pods == ()
+
+
 def test_a_card_with_another_id_is_another_card() -> None:
     log = started(gpu(0))
     gone, new = log.report(gpu(0, id="GPU-new"), at_s=1)
