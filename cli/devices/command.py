@@ -92,7 +92,7 @@ def _print(
 
 def _summary(found: ClusterDevices) -> Iterator[str]:
     sums = found.sums
-    yield f"{_gpus(sums.gpus)} on {len(found.nodes)} nodes{_unhealthy(sums)}: {_allocated(sums)}"
+    yield f"{_gpus(sums.gpus)} on {len(found.nodes)} node{'' if len(found.nodes) == 1 else 's'}{_unhealthy(sums)}: {_allocated(sums)}"
     yield f"  {_use_of_the_rest(sums)}"
     if found.optimum is None:
         yield f"  optimum: unknown; {found.without_optimum}"

@@ -73,7 +73,7 @@ async def test_the_cluster_is_summed_up_and_nodes_without_devices_are_left_out(l
     result = await run(log, "devices", "-A")
     assert result.exit_code == 0, result.stderr
     lines = result.stdout.splitlines()
-    assert lines[0] == "3 GPUs on 1 nodes and 1 unhealthy: 2.5 allocated (83.3 %), 0.5 free"
+    assert lines[0] == "3 GPUs on 1 node and 1 unhealthy: 2.5 allocated (83.3 %), 0.5 free"
     assert lines[-1].split() == ["a", "-", "3", "2.5", "0.5", "0.17", "cards", "0.33", "▄x██"]
     assert "3 pods that request GPUs, of 3 types" in result.stdout
     found = json.loads((await run(log, "devices", "-o", "json")).stdout)
