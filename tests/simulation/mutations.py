@@ -25,6 +25,7 @@ from shared.log.follower import Follower
 from shared.log.position import Position
 from shared.log.retention_carry_forward import Candidate, copies
 from shared.runtime import declared_intents, retention
+from tests.simulation.card_mutations import CARD_MUTATIONS
 from tests.simulation.effect_mutations import EFFECT_MUTATIONS
 from tests.simulation.gang_and_reservation_mutations import GANG_AND_RESERVATION_MUTATIONS, both
 from tests.simulation.held_by_placements_mutations import HELD_BY_PLACEMENTS_MUTATIONS
@@ -237,6 +238,7 @@ MUTATIONS: Mapping[str, Mutation] = {
         _evictions_before_a_crash_spend_nothing,
         _forged_allocations_are_believed,
         _any_cluster_is_the_cluster_of_the_log,
+        *CARD_MUTATIONS,
         *LEASE_MUTATIONS,
         *LOG_MUTATIONS,
         *OVERCOMMIT_MUTATIONS,

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from cli.dev.fault_simulation import what_holds
+from cli.dev.fault_simulation.cards_at_rest import differing_devices
 from cli.dev.fault_simulation.held_capacity import requested
 from cli.dev.fault_simulation.memory_api import LEASES
 from cli.dev.fault_simulation.memory_log import Context
@@ -118,6 +119,7 @@ def undone(world: World) -> Iterator[str]:
     yield from _ledger(world)
     yield from _conditions(world)
     yield from _overcommitted(world)
+    yield from differing_devices(world)
 
 
 def _was_replaced(world: World, cause: str) -> bool:

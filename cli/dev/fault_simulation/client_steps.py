@@ -111,12 +111,6 @@ def _forge_allocations(world: World, _step: Step) -> None:
         world.api.put("pods", key, {**pod, "metadata": {**pod["metadata"], "annotations": forged}})
 
 
-def _add_devices(world: World, _step: Step) -> None:
-    for name in list(world.api.objects["nodes"]):
-        if name not in world.api.objects[resource_names.DEVICES]:
-            world.api.create(resource_names.DEVICES, cluster_objects.device(name))
-
-
 def _add_storage(world: World, _step: Step) -> None:
     for name in (volumes.LOCAL, volumes.MADE):
         world.api.create(STORAGE_CLASSES, volumes.storage_class(name))
@@ -173,7 +167,6 @@ CLIENT_STEPS: Mapping[str, Callable[[World, Step], None]] = {
     "crash-in-evictions": _crash_in_evictions,
     "hold-evictions": _hold_evictions,
     "forge-allocations": _forge_allocations,
-    "add-devices": _add_devices,
     "add-storage": _add_storage,
     "create-claim": _create_claim,
     "delete-claim": _delete_claim,

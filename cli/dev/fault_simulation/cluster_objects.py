@@ -67,25 +67,6 @@ def topology(name: str, zones: int = 1, policy: str = "None") -> Body:
     }
 
 
-def device(name: str) -> Body:
-    """Returns the Device of a node with two GPUs."""
-    amounts = {
-        "koordinator.sh/gpu-core": "100",
-        "koordinator.sh/gpu-memory-ratio": "100",
-        "koordinator.sh/gpu-memory": "8Gi",
-    }
-    cards = [
-        {"type": "gpu", "minor": minor, "id": f"{name}-gpu-{minor}", "health": True, "resources": amounts}
-        for minor in range(GPUS)
-    ]
-    return {
-        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
-        "kind": "Device",
-        "metadata": {"name": name},
-        "spec": {"devices": cards},
-    }
-
-
 def namespace(name: str) -> Body:
     """Returns a namespace."""
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}, "status": {"phase": "Active"}}

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from cli.dev.fault_simulation.api_transport import ApiFault
+from cli.dev.fault_simulation.card_steps import CARD_STEPS
 from cli.dev.fault_simulation.client_steps import CLIENT_STEPS
 from cli.dev.fault_simulation.forged_announcements import any_bound_pod, forge
 from cli.dev.fault_simulation.memory_api import key_of
@@ -215,6 +216,7 @@ def _expire_watches(world: World, _step: Step) -> None:
 
 STEPS: Mapping[str, Callable[[World, Step], None]] = {
     **CLIENT_STEPS,
+    **CARD_STEPS,
     "start-standby": _start_standby,
     "crash": _crash,
     "stop": _stop,

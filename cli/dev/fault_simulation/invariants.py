@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from cli.dev.fault_simulation.card_invariant import CardInvariant
 from cli.dev.fault_simulation.gang_invariant import GangInvariant
 from cli.dev.fault_simulation.held_capacity import ENDED, KINDS, HeldCapacity, requested
 from cli.dev.fault_simulation.memory_api import ApiServer, Body
@@ -53,6 +54,9 @@ WHOLE = 100
 LATE_S = 3.0
 """Seconds before the end of a world, in which little is left to decide."""
 
+OVERCOMMITTED = "kubernetes.io/"
+"""The resources of overcommitment; those of devices go with the devices."""
+
 EVICTING = frozenset({"scheduling", "quota", "nodes-0"})
 """Contexts whose services may request evictions."""
 
@@ -72,6 +76,7 @@ class Invariants:
             forward.
         gateway_stops: when a gateway was stopped, and for how long; seconds.
         held: the capacity that Reservations and members of NonStrict gangs hold.
+        cards: what is known of GPUs.
         late_events: context -> number of the events that were decided in the last seconds before the end.
     """
 
@@ -82,6 +87,7 @@ class Invariants:
         self.gateway_stops: list[tuple[float, float]] = []
         self.late_events: Counter[str] = Counter()
         self.held = HeldCapacity(api, self.live_pods, self._shares_of, self._check_node, report)
+        self.cards = CardInvariant(report)
         self._gangs = GangInvariant(api, report)
         self._volumes = VolumeInvariant(api, report)
         self._api = api
@@ -107,6 +113,7 @@ class Invariants:
             self.late_events[context] += sum(row.type != _COPY for row in rows)
         self._gangs.appended(context, rows)
         self._volumes.appended(context, rows)
+        self.cards.appended(context, rows)
         self.held.appended(rows)
         for row in rows:
             cause = f"{context}/{row.seq}"
@@ -176,8 +183,8 @@ class Invariants:
         """Checks that a node keeps its batch and mid resources: nothing in a world turns overcommitment off."""
         if before is None or after is None:
             return
-        left = before["status"]["allocatable"].keys() - after["status"]["allocatable"].keys()
-        if left:
+        gone = before["status"]["allocatable"].keys() - after["status"]["allocatable"].keys()
+        if left := [name for name in gone if name.startswith(OVERCOMMITTED)]:
             self._report(f"node {name} loses {min(left)}, which its pods request")
 
     def _check_binding(self, key: str, uid: str, node: str) -> None:

@@ -14,12 +14,16 @@ DEADLINE_S = 1.0
 
 
 class NodeAgent:
-    """The agent of one node."""
+    """The agent of one node.
+
+    Attributes:
+        bus: its connection.
+    """
 
     def __init__(self, broker: Broker, node: str, offset_s: float) -> None:
         self.node = node
         self.process = Process(f"agent of {node}")
-        self._bus = MemoryBus(broker, self.process)
+        self.bus = MemoryBus(broker, self.process)
         self._offset_s = offset_s
         self._actions = 0
 
@@ -57,7 +61,7 @@ class NodeAgent:
         """Sends a message until it is acknowledged, as agents do."""
         while True:
             try:
-                answer = await self._bus.request(subjects.subject(self.node, kind), data, deadline_s=DEADLINE_S)
+                answer = await self.bus.request(subjects.subject(self.node, kind), data, deadline_s=DEADLINE_S)
             except NoResponse:
                 continue
             receipt.decode(answer)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from cli.dev.fault_simulation.plan_cards import card_faults
 from cli.dev.fault_simulation.plan_step import Step, instant
 from cli.dev.fault_simulation.plan_workload import workload
 from cli.dev.fault_simulation.replica import SERVICES
@@ -60,6 +61,8 @@ def drawn(seed: int) -> Plan:
     apart = random.Random(f"mistakes of {seed}")  # noqa: S311
     second = random.Random(f"second systems of {seed}")  # noqa: S311
     steps = [*workload(seed, draw), *_faults(draw), *_mistakes(apart), *_second_system(second)]
+    if any(step.do == "add-devices" for step in steps):
+        steps += card_faults(random.Random(f"cards of {seed}"))  # noqa: S311
     return tuple(sorted(steps, key=lambda step: step.at_s))
 
 

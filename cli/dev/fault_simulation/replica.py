@@ -13,6 +13,7 @@ from cli.dev.fault_simulation.memory_bus import Broker, MemoryBus
 from cli.dev.fault_simulation.memory_log import MemoryPostgres
 from cli.dev.fault_simulation.virtual_loop import Process, VirtualLoop
 from cli.service_list import load
+from services.device_discovery.settings import DiscoverySettings
 from services.gateway.kube_api.api_errors import ApiError
 from services.gateway.kube_api.client import KubeApi
 from services.gateway.service import lead as lead_gateway
@@ -29,6 +30,9 @@ from shared.runtime.runner import serve
 from shared.runtime.service import Environment, Runtime, Service
 
 SERVICES = ("gateway", "scheduler", "quota-ledger", "slo-controller", "metrics-ingest", "action-ingest")
+"""The services of every world."""
+DISCOVERY = "device-discovery"
+"""Runs in worlds whose nodes have devices."""
 
 SNAPSHOT_INTERVAL_S = 6.0
 DAY_S = 86_400
@@ -58,6 +62,7 @@ GATEWAY = GatewaySettings(
 _SETTINGS: Mapping[str, Any] = {
     "gateway": GATEWAY,
     "slo-controller": SloSettings(poll_interval_s=2, silent_after_s=10),
+    DISCOVERY: DiscoverySettings(change_interval_s=2, change_burst=2, stale_after_s=20),
     "metrics-ingest": IngestSettings(min_interval_s=1, node_metric_interval_s=60),
 }
 """Service -> its settings; those of other services are their defaults."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from cli.dev.fault_simulation import at_rest, cluster_objects, faults
 from cli.dev.fault_simulation.memory_api import OF_STORAGE
 from cli.dev.fault_simulation.plan import ENDS_S, SETTLES_S, Plan
-from cli.dev.fault_simulation.replica import SERVICES
+from cli.dev.fault_simulation.replica import DISCOVERY, SERVICES
 from cli.dev.fault_simulation.substitutions import substituted
 from cli.dev.fault_simulation.volumes import USES_VOLUME
 from cli.dev.fault_simulation.waiting_at_rest import waiting
@@ -73,6 +73,8 @@ def _begin(world: World, plan: Plan) -> None:
         world.api.create(resource, body)
     for service in SERVICES:
         world.start_replica(service, after_s=world.random.random() * 0.2)
+    if any(step.do == "add-devices" for step in plan):
+        world.start_replica(DISCOVERY)
     for name in world.api.objects["nodes"]:
         world.start_agent(name)
     world.loop.spawn(world.operator.process, world.operator.run())

@@ -58,4 +58,11 @@ def _ledger(state: Any) -> Any:
     }
 
 
-_VIEWS = {"gateway": _gateway, "scheduler": _scheduler, "quota-ledger": _ledger}
+def _discovery(state: Any) -> Any:
+    """The devices of each node, what is recorded of it, and what is desired."""
+    stored = msgspec.msgpack.decode(state.encode())
+    pods = {uid: (pod.pod, pod.node, pod.devices) for uid, pod in state.pods.items() if pod.is_there}
+    return {"pods": pods, **{name: stored[name] for name in ("nodes", "devices", "reported", "desired_fields")}}
+
+
+_VIEWS = {"gateway": _gateway, "scheduler": _scheduler, "quota-ledger": _ledger, "device-discovery": _discovery}

@@ -11,6 +11,7 @@ from cli.dev.fault_simulation.memory_api import LEASES, ApiServer, Body
 from cli.dev.fault_simulation.memory_bus import Broker
 from cli.dev.fault_simulation.memory_log import BEGINS_US, MemoryPostgres
 from cli.dev.fault_simulation.node_agents import NodeAgent
+from cli.dev.fault_simulation.node_cards import NodeCards
 from cli.dev.fault_simulation.operator import Operator
 from cli.dev.fault_simulation.plan import FAULTS_LAST_S
 from cli.dev.fault_simulation.replica import GATEWAY, ONE_SHOT_MAX_AGE_S, Outside, Replica
@@ -41,6 +42,7 @@ class World:
         self.transport = ApiTransport(self.api, seed + 4)
         self.invariants = Invariants(self.api, self.report, ONE_SHOT_MAX_AGE_S + SLACK_S, limits_of(GATEWAY))
         self.agents: dict[str, NodeAgent] = {}
+        self.cards: dict[str, NodeCards] = {}
         self.kinds: dict[str, str] = {}
         self.violations: list[str] = []
         self.replicas: list[Replica] = []
@@ -116,6 +118,13 @@ class World:
         """Starts a node's agent."""
         agent = self.agents[node] = NodeAgent(self.broker, node, self.random.random() * 3)
         self.loop.spawn(agent.process, agent.run())
+
+    def report_devices(self, node: str) -> None:
+        """Lets a node's agent report its cards from now on."""
+        if node not in self.cards and node in self.agents:
+            agent, cards = self.agents[node], NodeCards(node)
+            self.cards[node] = cards
+            self.loop.spawn(agent.process, cards.report(agent, self.invariants.cards.accepted))
 
     def crash_after(self, replica: Replica, callbacks: int) -> None:
         """Crashes a replica after so many more of its callbacks."""
