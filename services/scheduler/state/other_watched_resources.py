@@ -54,13 +54,12 @@ WATCHED: Mapping[str, ClusterEvent] = {
 
 
 def is_unselected(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> bool:
-    """Returns True where a claim without a volume loses its selected node: its provisioner rejected the node."""
-    return (
-        before is not None
-        and bool(_selected_node(before))
-        and not _selected_node(after)
-        and not (after.get("spec") or {}).get("volumeName")
-    )
+    """Returns True where a claim without a volume has lost its selected node: its provisioner rejected the node, or the
+    claim is new, and a node that was selected before was that of another claim of its name.
+    """
+    if (after.get("spec") or {}).get("volumeName"):
+        return False
+    return before is None or (bool(_selected_node(before)) and not _selected_node(after))
 
 
 def _selected_node(claim: Mapping[str, Any]) -> str:

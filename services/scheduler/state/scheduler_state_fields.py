@@ -53,8 +53,8 @@ class SchedulerStateFields:
         changed: per ClusterEvent the `cluster` seq of the last one that belongs to no node.
         chosen: uid of a volume -> the claim that one of our placements chose it for. A claim written in the volume
             itself takes precedence.
-        unselected: claim -> `cluster` seq at which its selected node was removed while it had no volume: the
-            provisioner rejected the node.
+        unselected: claim -> `cluster` seq at which its selected node was removed while it had no volume, since the
+            provisioner rejected the node, or at which the claim came without a volume.
         released_seq: `cluster` seq of the last event by which a placement may have released its capacity, on any node.
         hold_released_seq: `scheduling` seq of the last PlacementReleased or UnitStartPlanned: pods that were refused
             for capacity that was kept are tried again.

@@ -169,7 +169,7 @@ def test_a_node_that_its_provisioner_rejects_is_released_and_its_claim_is_freed(
     claim(world, "c", class_="wait")
     world.read()
     records = world.cycle()
-    assert released(records) == {"d/p": "no volume can be provisioned on b for c"}
+    assert released(records) == {"d/p": "no volume can be provisioned on b for c, or it is another claim by now"}
     assert written(records) == {"d/c": {"metadata": {"annotations": {SELECTED: None}}}}
     assert world.cycles() == [], "it backs off"
     world.wait(1)
@@ -183,6 +183,18 @@ def test_a_node_that_its_provisioner_rejects_is_released_and_its_claim_is_freed(
     assert held(world.cycles()) == {}, "each time it backs off for longer"
     world.wait(1)
     assert held(world.cycles()) == {"d/p": "b"}
+
+
+def test_a_held_node_is_released_when_its_claim_was_deleted_and_came_again() -> None:
+    world = holding_world()
+    world.observe(ObjectDeleted(resource=CLAIMS, name="d/c", uid="uid-c"))
+    claim(world, "c", class_="wait", metadata={"uid": "another"})
+    world.read()
+    assert released(world.cycle()).keys() == {"d/p"}
+    world.wait(1)
+    records = world.cycle()
+    assert held(records) == {"d/p": "b"}
+    assert [r.event.uid for r in records if isinstance(r.event, FieldsDesired)] == ["another"]
 
 
 VOLUME_ARGS = """pluginConfig:

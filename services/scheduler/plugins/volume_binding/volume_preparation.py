@@ -56,7 +56,8 @@ def readiness(storage: VolumeCatalog, table: NodeTable, pod_class: PodClass, nod
     """Returns whether the claims of a pod are bound to volumes that its node can reach, or can no longer be.
 
     A claim whose provisioner rejects the node loses its selected node: it is withdrawn, so that the gateway does not
-    write it again, and another node can be chosen. Source: upstream binder.go, checkBindings.
+    write it any more, and another node can be chosen. A claim that was deleted and came again has none.
+    Source: upstream binder.go, checkBindings.
 
     Args:
         saw: the `cluster` seq that the cycle had read which chose the volumes.
@@ -73,7 +74,7 @@ def readiness(storage: VolumeCatalog, table: NodeTable, pod_class: PodClass, nod
         names = ", ".join(claim.metadata.name for claim in rejected)
         return Readiness(
             is_ready=False,
-            problem=f"no volume can be provisioned on {node} for {names}",
+            problem=f"no volume can be provisioned on {node} for {names}, or it is another claim by now",
             withdrawn=tuple(_selected_node(claim, None) for claim in rejected),
         )
     for _, volume in claims.bound:
