@@ -20,7 +20,7 @@ from shared.events import Cause
 from shared.events.cluster import IntentRefused
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.scheduling import PodPlaced, PodUnschedulable
-from shared.kube.resource_names import CLAIMS, VOLUMES
+from shared.kube.resource_names import VOLUMES
 
 
 class IntentIndex:
@@ -214,15 +214,15 @@ class IntentIndex:
             self._enqueue(cause, intent)
 
 
-_WRITTEN_ONCE = frozenset({CLAIMS, VOLUMES})
-"""Resources whose desired fields are a request to Kubernetes' volume controllers, which change them as they answer it:
-a volume loses its claim when it is released, a claim its selected node when no volume can be provisioned there.
+_WRITTEN_ONCE = frozenset({VOLUMES})
+"""Resources whose desired fields are a request to Kubernetes' volume controllers, which change them as they answer it: a
+volume loses its claim when it is released.
 """
 
 
 def _ends_once_applied(desired: DesiredState) -> bool:
     """Reports whether a desired state ends once it is applied: a pod's condition, the absence of an object, and the
-    fields of volumes and claims.
+    fields of volumes.
     """
     if isinstance(desired, FieldsDesired):
         return desired.resource in _WRITTEN_ONCE

@@ -154,8 +154,12 @@ def _reserved_for(world: World, pod: Body) -> str | None:
 
 
 def _free(world: World) -> _Free:
+    """Returns what is free on each node, but for those on which a pod may not use all NUMA nodes."""
     pods, free = world.invariants.live_pods(), _Free()
+    topologies = world.api.objects[resource_names.NODE_TOPOLOGIES]
     for name, node in world.api.objects["nodes"].items():
+        if name in topologies and topologies[name]["topologyPolicies"] != ["None"]:
+            continue
         there = [pod for pod in pods if pod["spec"].get("nodeName") == name]
         held = world.invariants.held.on(name)
         free[name] = {

@@ -232,7 +232,6 @@ def fields_of(resource: str, name: str, patch: dict[str, Any]) -> FieldsDesired:
         unschedulable("a"),
         reservation(None),
         fields_of(VOLUMES, "v", {"spec": {"claimRef": {"namespace": "d", "name": "c"}}}),
-        fields_of(CLAIMS, "d/c", {"metadata": {"annotations": {SELECTED_NODE: "n"}}}),
     ],
 )
 def test_a_desired_state_that_ends_once_applied_ignores_later_outcomes(desired: DesiredState) -> None:
@@ -246,6 +245,15 @@ def test_a_desired_state_that_ends_once_applied_ignores_later_outcomes(desired: 
             [],
             [],
         )
+
+
+def test_the_selected_node_of_a_claim_is_written_again_until_it_is_withdrawn() -> None:
+    """A node that a provisioner rejects before the claim is observed would be lost otherwise."""
+    selected = fields_of(CLAIMS, "d/c", {"metadata": {"annotations": {SELECTED_NODE: "n"}}})
+    log = Log()
+    cause = log.append("scheduling", selected)
+    log.append("cluster", Draft(applied(selected), cause))
+    assert list(state_after(log.in_order([])).intents.applied) == [cause]
 
 
 def test_a_newer_desired_state_replaces_a_suppressed_one() -> None:

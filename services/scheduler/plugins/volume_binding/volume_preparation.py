@@ -56,7 +56,7 @@ def readiness(storage: VolumeCatalog, table: NodeTable, pod_class: PodClass, nod
     """Returns whether the claims of a pod are bound to volumes that its node can reach, or can no longer be.
 
     A claim whose provisioner rejects the node loses its selected node: it is withdrawn, so that the gateway does not
-    write it any more, and another node can be chosen. A claim that was deleted and came again has none.
+    write it again, and another node can be chosen. A claim that was deleted and came again has none.
     Source: upstream binder.go, checkBindings.
 
     Args:
