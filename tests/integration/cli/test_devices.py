@@ -80,6 +80,14 @@ async def test_the_cluster_is_summed_up_and_nodes_without_devices_are_left_out(l
     assert [(each["name"], each["sums"]["allocated"]) for each in found["nodes"]] == [("a", 2.5)]
 
 
+async def test_without_an_optimum_the_reason_is_printed(log: Log) -> None:
+    await append(log.url, "cluster", [Draft(devices("a", broken=(1, 2)))], time.time_ns() - HOUR_NS // 2)
+    result = await run(log, "devices")
+    assert result.exit_code == 0, result.stderr
+    reason = "the placed pods have 2.5 GPUs, and the nodes offer 2 healthy ones; 2 more are unhealthy"
+    assert f"  optimum: unknown; {reason}" in result.stdout
+
+
 async def test_an_earlier_instant_shows_the_devices_of_then(log: Log) -> None:
     before = instant_text(time.time_ns() // SECOND * SECOND - HOUR_NS - 60 * SECOND)
     result = await run(log, "devices", "a", "--at", before, "-o", "json")
