@@ -1,18 +1,20 @@
 """Faults of the log that were mended: announcements that are believed, and retention by the clock of a service."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from typing import Any
 from unittest.mock import patch
 
 from cli.dev.fault_simulation import retention_adapter
-from services.scheduler import retention_carry_forward
+from services.scheduler import retention_carry_forward as scheduler_retention
+from shared.events import RecordedEvent
 from shared.log import announcements
 from shared.log.context_buffer import ContextBuffer
 from shared.log.follower import Follower
 from shared.log.partition_retention import Partition
+from shared.log.retention_carry_forward import CarryForward, Newest
 
 
 @contextmanager
@@ -55,13 +57,25 @@ def the_clock_of_a_service_ages_its_partitions() -> AbstractContextManager[Any]:
     return patch.object(retention_adapter, "expired", expired)
 
 
-def older_statuses_are_carried_forward() -> AbstractContextManager[Any]:
-    """A status is carried forward although a newer one is in a later partition, and outlasts that."""
+@contextmanager
+def older_statuses_are_carried_forward() -> Iterator[None]:
+    """A status is carried forward although a newer one is in a later partition, and outlasts that: what replaced a copy
+    that stays is not carried forward in its turn.
+    """
+    begin = Newest.__init__
 
     def is_there(view: Any, _record: Any, event: Any) -> bool:
         return event.uid in view.pods or event.name in view.objects.get(event.resource, {})
 
-    return patch.object(retention_carry_forward, "_is_desired", is_there)
+    def begin_without_copies(self: Newest, rule: CarryForward, earlier: Sequence[RecordedEvent] = ()) -> None:
+        begin(self, rule, earlier)
+        self._earlier.clear()
+
+    with (
+        patch.object(scheduler_retention, "_is_desired", is_there),
+        patch.object(Newest, "__init__", begin_without_copies),
+    ):
+        yield
 
 
 LOG_MUTATIONS = (
