@@ -24,6 +24,8 @@ from shared.kube.cluster_identity import ClusterTaken, WrongCluster
 
 NODES = "KOORD_SIMULATOR_NODES"
 DEFAULT_SCHEDULER = "default-scheduler"
+READERS_S = 10.0
+"""Seconds that commands may still read the log of the stopped system: each holds the folder for its own duration."""
 
 
 @click.command()
@@ -81,7 +83,7 @@ def up(
         raise click.UsageError("--shadow needs --kubeconfig: it runs beside the scheduler of a cluster")
     specs = shadowed(specs_for(kubeconfig, chosen), shadow=shadow, scheduler=shadow_scheduler)
     system = asyncio.run(folder_of(folder, kubeconfig))
-    with taken(system):
+    with taken(system, patience_s=READERS_S):
         asyncio.run(_up(specs, system.absolute(), log_level))
 
 

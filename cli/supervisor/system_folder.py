@@ -2,9 +2,11 @@
 
 import fcntl
 import os
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import msgspec
 
@@ -14,6 +16,7 @@ from shared.errors import KoordError
 
 DEFAULT = Path(".koord")
 _LOCK = "lock"
+_RETRY_S = 0.05
 _ENDPOINTS = "endpoints.json"
 _DATABASE = "database"
 """File of a system whose database is on the Postgres of the folder above, which several share: its name."""
@@ -66,8 +69,11 @@ class SeveralSystems(KoordError):
 
 
 @contextmanager
-def taken(folder: Path) -> Iterator[None]:
+def taken(folder: Path, *, patience_s: float = 0.0) -> Iterator[None]:
     """Holds the folder; a second system would ruin the first one's data.
+
+    Args:
+        patience_s: how long a command that reads the log of the stopped system is waited for.
 
     Raises:
         KoordError: another process holds it, or it cannot be written.
@@ -78,18 +84,28 @@ def taken(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise KoordError(f"{folder} cannot be a system's folder ({error.strerror}); give another --dir") from error
     with held as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        ends = time.monotonic() + patience_s
+        while not _locked(lock):
+            if time.monotonic() < ends and folder not in find_running(folder):
+                time.sleep(_RETRY_S)
+                continue
             lock.seek(0)
             raise KoordError(
                 f"a system runs in {folder} already (process {lock.read().strip()}); end it first: two systems "
                 "of one cluster would write against each other"
-            ) from None
+            )
         lock.truncate(0)
         lock.write(f"{os.getpid()}\n")
         lock.flush()
         yield
+
+
+def _locked(lock: IO[str]) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @contextmanager

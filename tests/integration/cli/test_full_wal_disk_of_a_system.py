@@ -18,6 +18,7 @@ from tests.support.small_disk import fill, small_wal_disk
 from tests.support.terminal import CTRL_C, Terminal
 from tests.support.waiting import wait_until
 
+LEADING = r"simulator +leading.*\n(.*\n)*?scheduler +leading"
 ENV = {"KOORD_SIMULATOR_NODES": "5", "KOORD_SIMULATOR_PODS": "10"}
 
 
@@ -52,6 +53,7 @@ def test_a_system_whose_write_ahead_log_has_no_room_names_it_and_goes_on_once_th
     wal = wal_on_another_disk(folder / "postgres")
     assert wal is not None
     with Terminal(["up", "--dir", str(folder), "--service", "simulator", "--service", "scheduler"], ENV) as terminal:
+        terminal.wait_for(LEADING)
         before = wait_until(lambda: events(folder), holds=lambda found: "PodPlaced" in str(found))
         filler = asyncio.run(fill(owners_url(folder), wal))
         terminal.wait_for(r"postgres ended and does not start; it is tried again until it does")
@@ -63,7 +65,7 @@ def test_a_system_whose_write_ahead_log_has_no_room_names_it_and_goes_on_once_th
 
         filler.unlink()
         terminal.wait_for(r"postgres ended and was started again")
-        terminal.wait_for(r"simulator +leading.*\n(.*\n)*?scheduler +leading")
+        terminal.wait_for(LEADING)
         after = events(folder)
         assert {place: after.get(place) for place in before} == before
         assert len(after) > len(before)

@@ -1,6 +1,7 @@
 """The systems in a folder: which one commands mean."""
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,24 @@ def test_the_system_that_runs_is_found_below_the_folder(tmp_path: Path) -> None:
         assert find_endpoints(tmp_path).postgres == "postgresql://second"
         assert find_system(tmp_path) == second
     assert systems_in(tmp_path) == [second, first]
+
+
+def test_a_start_waits_for_a_command_that_reads_the_log_and_not_for_a_system(tmp_path: Path) -> None:
+    reading, leave = threading.Event(), threading.Event()
+
+    def read() -> None:
+        with taken(tmp_path):
+            reading.set()
+            leave.wait()
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    reading.wait()
+    threading.Timer(0.2, leave.set).start()
+    with taken(tmp_path, patience_s=240), announced(tmp_path, endpoints("this")):
+        reader.join()
+        with pytest.raises(KoordError, match=r"a system runs in .* already"), taken(tmp_path, patience_s=240):
+            pass
 
 
 def test_several_systems_need_a_choice(tmp_path: Path) -> None:
