@@ -175,6 +175,10 @@ class Forger:
                 await client.close()
 
 
+ANSWER_S = 1.0
+"""Seconds that a forger waits for the broker's answer: it has none for what a login may not send."""
+
+
 class MqttForger(Forger):
     """The same over MQTT with QoS 1, every other time as a retained message; the broker closes the connection of a
     login that sends what is larger than it accepts.
@@ -194,7 +198,7 @@ class MqttForger(Forger):
         if len(body) > 100_000 and self.rounds:
             return
         async with mqtt_client(self._system.secured, self.login.name, identifier=f"forger-{self.login.name}") as client:
-            await client.publish(topic, body, qos=1, retain=retain, timeout=10)
+            await client.publish(topic, body, qos=1, retain=retain, timeout=ANSWER_S)
 
 
 @asynccontextmanager
