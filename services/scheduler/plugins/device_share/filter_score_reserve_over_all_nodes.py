@@ -115,7 +115,7 @@ class DeviceState(PluginCycleState):
         if source is None or not self.offers_zones(pod_class):
             return None
         fixed = source.fixed_rows(pod_class)
-        if fixed is None or not (aligned := (fixed & self._known)[rows]).any():
+        if fixed is None or not (aligned := fixed[rows] & self._known[rows]).any():
             return None
         return source, aligned
 

@@ -5,12 +5,12 @@ Source: spec/scheduler-workloads.md 3.7; upstream pkg/scheduler/plugins/devicesh
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
-from typing import NamedTuple
 
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.plugins.device_share.admission_to_one_node import DeviceAdmission
 from services.scheduler.plugins.device_share.choose_devices import DesiredDevices, desired_devices
 from services.scheduler.plugins.device_share.device_usage import NOTHING_LIFTED, Allocation, Lifted
+from services.scheduler.plugins.helper.numa_alignment import ZoneHint
 from services.scheduler.plugins.helper.rejections import Rejection
 from shared.kube.device import GPU
 
@@ -19,17 +19,9 @@ MAX_MASKS = 1024
 FULL_SCORE = 500
 
 
-class DeviceHint(NamedTuple):
-    """A set of NUMA nodes whose devices are enough."""
-
-    numas: tuple[int, ...]
-    preferred: bool
-    score: int
-
-
 def device_hints(
     admission: DeviceAdmission, lifted: Lifted = NOTHING_LIFTED
-) -> Mapping[str, Sequence[DeviceHint]] | Rejection:
+) -> Mapping[str, Sequence[ZoneHint]] | Rejection:
     """Returns type -> hints, the same for each type; none where the place of no device is known.
 
     Args:
@@ -51,7 +43,7 @@ def device_hints(
         if not isinstance(found, Rejection):
             feasible.append((mask, FULL_SCORE if _gpus(found) == _gpus(whole) else 0))
     narrowest = min(len(mask) for mask, _ in feasible)
-    hints = tuple(DeviceHint(mask, len(mask) == narrowest, score) for mask, score in feasible)
+    hints = tuple(ZoneHint(mask, len(mask) == narrowest, score) for mask, score in feasible)
     return dict.fromkeys(desired, hints)
 
 

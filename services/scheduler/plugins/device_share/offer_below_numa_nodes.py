@@ -33,10 +33,7 @@ class DeviceOffer:
         numas = self._admission.node.devices.numas
         if any(numa >= MOST_NUMAS for numa in numas):
             return {}
-        found = device_hints(self._admission, self._lifted)
-        if isinstance(found, Rejection):
-            return found
-        return {type_: [ZoneHint(*hint) for hint in hints] for type_, hints in found.items()}
+        return device_hints(self._admission, self._lifted)
 
     def try_within(self, numas: frozenset[int] | None) -> Rejection | None:
         """Tries to choose devices below some NUMA nodes."""
