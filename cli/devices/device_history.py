@@ -16,6 +16,7 @@ from shared.events import RecordedEvent
 from shared.events.cluster import ObjectDeleted, ObjectObserved, PodBound, PodDeleted, PodObserved
 from shared.events.devices import (
     DEVICE_EVENTS,
+    MISSING,
     DeviceAppeared,
     DeviceChanged,
     DeviceDisappeared,
@@ -131,7 +132,7 @@ async def observed_changes(log: LogReader, name: DeviceName) -> list[Change]:
         after = _in_object(record.event, name)
         place = (f"{record.context}/{record.seq}", record.at_ns, record.at_ns)
         if after is None and before is not None:
-            found.append(Change(*place, "gone", before, before, "missing"))
+            found.append(Change(*place, "gone", before, before, MISSING))
         elif after is not None and before is None:
             found.append(Change(*place, "appeared", after, None))
         elif after is not None and before is not None and after != before:

@@ -30,19 +30,19 @@ from services.scheduler.state.scheduler_state import SchedulerState
 from shared.agents.device_inventory import DeviceFound
 from shared.closest_name import did_you_mean
 from shared.errors import KoordError
-from shared.events.devices import DeviceUser
+from shared.events.devices import MISSING, NODE, REPLACED, DeviceUser
 from shared.first_names import first_names
 from shared.kube.resource_names import DEVICES
-from shared.log.admin.key_completion import keys_like
+from shared.log.admin.key_completion import device_keys
 from shared.log.reader import LogReader
 
 PERIOD = timedelta(days=7)
 MOST_DEVICES = 1_000
 """Keys of recorded devices that are read to name those there are."""
 _GONE = {
-    "missing": "the inventory of its node no longer has it",
-    "replaced": "another device has its minor",
-    "node": "its node left the cluster",
+    MISSING: "the inventory of its node no longer has it",
+    REPLACED: "another device has its minor",
+    NODE: "its node left the cluster",
 }
 _KINDS = ("device/", "devices/")
 
@@ -157,7 +157,7 @@ def device_name(text: str) -> DeviceName | None:
 def explained(name: DeviceName, changes: Sequence[Change], uses: Sequence[Use], since: datetime) -> DeviceExplanation:
     """Explains a device from its changes, of which there is one at least, and the pods that had it."""
     last = changes[-1]
-    state = "gone" if last.kind == "gone" else "healthy" if last.found.health else "unhealthy"
+    state = _state(last)
     begin = _begin(changes, state)
     affected = next((each.pods for each in reversed(changes) if _takes_away(each)), ())
     return DeviceExplanation(
@@ -181,19 +181,22 @@ def explained(name: DeviceName, changes: Sequence[Change], uses: Sequence[Use], 
     )
 
 
+def _state(after: Change) -> str:
+    return "gone" if after.kind == "gone" else "healthy" if after.found.health else "unhealthy"
+
+
 def _begin(changes: Sequence[Change], state: str) -> Change:
     """Returns the change with which the present state began."""
     begin = changes[-1]
     for each in reversed(changes):
-        now = "gone" if each.kind == "gone" else "healthy" if each.found.health else "unhealthy"
-        if now != state:
+        if _state(each) != state:
             break
         begin = each
     return begin
 
 
 def _takes_away(change: Change) -> bool:
-    return change.kind == "gone" or (change.kind == "health" and not change.found.health)
+    return change.kind == "gone" or (change.kind == "health" and _state(change) == "unhealthy")
 
 
 def _summary(state: str, begin: Change) -> str:
@@ -297,8 +300,7 @@ async def _unknown(log: LogReader, view: SchedulerState, text: str) -> UnknownDe
 
 
 async def _recorded_keys(log: LogReader, prefix: str) -> list[str]:
-    contexts = [each for each in await log.contexts() if each.startswith("devices-")]
-    return [key for each in contexts for key in await keys_like(log.database, each, prefix, MOST_DEVICES)]
+    return await device_keys(log, prefix, MOST_DEVICES)
 
 
 def _listed(there: Mapping[str, Sequence[int]]) -> str:

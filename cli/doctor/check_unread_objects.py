@@ -66,7 +66,6 @@ def about_ignored_settings(view: SchedulerState, rules: QueueRules) -> Iterator[
             source = "its PodGroup" if view.gangs.gangs[gang].has_pod_group else "its pods"
             yield Finding("warning", "configuration", f"gang {gang}: {fault}", f"correct it on {source}")
     for name, record in sorted(view.nodes.items()):
-        for fault in ignored_annotations(record.node):
-            yield Finding("warning", "configuration", f"node {name}: {fault}", f"correct it: kubectl edit node {name}")
-        if fault := closing_label(record.node.metadata.labels or {}):
+        faults = (*ignored_annotations(record.node), closing_label(record.node.metadata.labels or {}))
+        for fault in filter(None, faults):
             yield Finding("warning", "configuration", f"node {name}: {fault}", f"correct it: kubectl edit node {name}")

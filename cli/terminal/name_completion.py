@@ -130,14 +130,12 @@ async def _keys(postgres: str, prefixes: Sequence[str], context: str | None, kin
 
 
 async def _devices(postgres: str, prefix: str) -> list[str]:
-    from shared.log.admin.key_completion import keys_like
+    from shared.log.admin.key_completion import device_keys
     from shared.log.admin.session import opened
     from shared.log.reader import LogReader
 
     async with opened(postgres) as database:
-        names = [name for name in await LogReader(database).contexts() if name.startswith("devices-")]
-        found = [await keys_like(database, name, prefix, MOST) for name in names]
-    return sorted({key for keys in found for key in keys})[:MOST]
+        return sorted({*await device_keys(LogReader(database), prefix, MOST)})[:MOST]
 
 
 async def _followers(postgres: str) -> list[str]:

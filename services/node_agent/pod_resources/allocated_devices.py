@@ -1,4 +1,4 @@
-"""Adds the devices that our scheduler allocated to what the kubelet says about its pods. Pure.
+"""Adds the devices that our scheduler allocated to the kubelet's answers about its pods. Pure.
 
 Source: spec/node-agent.md 7.3; the kubelet's API v1 of podresources.
 """

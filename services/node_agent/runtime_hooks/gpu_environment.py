@@ -8,13 +8,13 @@ from pathlib import PurePosixPath
 
 from services.node_agent.runtime_hooks.allocated_devices_of_pod import devices_of_type
 from services.node_agent.runtime_hooks.container_hooks import Adjustment, BindMount, ContainerContext, Hook, HookFailed
+from shared.domain.device_requests import CORE, MEMORY, RATIO
 from shared.kube.device import GPU, ISOLATION_PROVIDER
 from shared.kube.quantity import BadQuantity, nanos, value
 
 NAME = "GPUEnvInject"
 HAMI_CORE = "HAMi-core"
 LOCKS = "/tmp/vgpulock"  # noqa: S108  HAMi-core's own path
-CORE, MEMORY, RATIO = "koordinator.sh/gpu-core", "koordinator.sh/gpu-memory", "koordinator.sh/gpu-memory-ratio"
 WHOLE_PERCENT = 100
 
 

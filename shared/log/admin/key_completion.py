@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from shared.log.database import Database
+from shared.log.reader import LogReader
 from shared.log.table_names import table_of
 
 # A loose scan of the index (key, seq): each step jumps to the next key, however many events a key has.
@@ -28,3 +29,9 @@ async def keys_like(database: Database, context: str, prefix: str, most: int, ki
     values = (prefix, most, list(kinds)) if kinds else (prefix, most)
     async with database.reading() as connection:
         return [key for (key,) in await connection.fetch(sql, *values)]
+
+
+async def device_keys(log: LogReader, prefix: str, most: int) -> list[str]:
+    """Returns the keys that begin with `prefix` in all contexts of device discovery, at most `most` of each."""
+    contexts = [name for name in await log.contexts() if name.startswith("devices-")]
+    return [key for name in contexts for key in await keys_like(log.database, name, prefix, most)]
