@@ -3,9 +3,11 @@
 import asyncio
 import time
 from multiprocessing.connection import Connection
+from typing import Any
 
 import uvloop
 
+from cli.bench.process_costs import obey
 from cli.bench.report_senders import ANSWERED_S, AT_ONCE, INTERVAL_S, node_name
 from shared.agents import device_inventory, receipt, subjects
 from shared.agents.device_inventory import MAX_DEVICES, DeviceCondition, DeviceFound, Devices
@@ -73,10 +75,11 @@ class _Sender:
         """Runs commands until None comes."""
         self._bus = Bus(nats, name="bench agents")
         await self._bus.start()
-        while (command := await asyncio.to_thread(self._pipe.recv)) is not None:
-            kind, amount = command
-            self._pipe.send(await self._first() if kind == "first" else await self._steady(amount))
+        await obey(self._pipe, self._work)
         await self._bus.close()
+
+    async def _work(self, kind: str, amount: float) -> Any:
+        return await (self._first() if kind == "first" else self._steady(amount))
 
     async def _first(self) -> float:
         began = time.monotonic()

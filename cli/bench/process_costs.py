@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable, Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,6 +40,12 @@ def peak_bytes(process: Process) -> int:
     """Returns the largest resident memory of a process so far."""
     status = Path(f"/proc/{process.pid}/status").read_text()
     return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM"))
+
+
+async def obey(pipe: Connection, work: Callable[[str, Any], Awaitable[Any]]) -> None:
+    """Replies to the commands of `reply`, in the process at the other end, until None comes."""
+    while (command := await asyncio.to_thread(pipe.recv)) is not None:
+        pipe.send(await work(*command))
 
 
 async def reply(pipe: Connection, command: tuple[str, float]) -> Any:

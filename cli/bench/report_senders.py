@@ -5,9 +5,11 @@ import sys
 import time
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
+from typing import Any
 
 import uvloop
 
+from cli.bench.process_costs import obey
 from shared.agents import receipt, subjects
 from shared.agents.report import PodSum, Report, Series, encode
 from shared.bus import Bus
@@ -63,13 +65,11 @@ class _Sender:
         """Runs commands until None comes."""
         self._bus = Bus(nats, name="bench agents")
         await self._bus.start()
-        while (command := await asyncio.to_thread(self._pipe.recv)) is not None:
-            kind, amount = command
-            if kind == "flood":
-                self._pipe.send(await self._flood(int(amount)))
-            else:
-                self._pipe.send(await self._steady(amount))
+        await obey(self._pipe, self._work)
         await self._bus.close()
+
+    async def _work(self, kind: str, amount: float) -> Any:
+        return await (self._flood(int(amount)) if kind == "flood" else self._steady(amount))
 
     async def _flood(self, rounds: int) -> tuple[float, int, dict[tuple[str, int], float]]:
         began = time.monotonic()
