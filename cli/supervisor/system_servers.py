@@ -52,7 +52,7 @@ class Servers:
     """
 
     def __init__(self, directory: Path, *, nodes: Sequence[str] = (), alone: bool = False) -> None:
-        """Takes the servers to start.
+        """Prepares the servers.
 
         Args:
             nodes: nodes whose agents get a login.

@@ -50,7 +50,7 @@ def volume(name: str, class_: str, node: str, size: str, claim: Body | None = No
 
 
 def reference(claim: Body) -> Body:
-    """Returns what a volume says of its claim."""
+    """Returns the reference to its claim in a volume."""
     named = {name: claim["metadata"][name] for name in ("namespace", "name", "uid")}
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", **named}
 
