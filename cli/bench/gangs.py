@@ -22,6 +22,7 @@ from services.scheduler.in_memory_scheduler import InMemoryScheduler
 from shared.events import Event
 from shared.events.scheduling import PodPlaced
 from shared.kube.instants import SECOND
+from shared.runtime.garbage_collection import collect_seldom
 
 LARGE = 1000
 REFUSED_SIZE = 64
@@ -87,6 +88,7 @@ def gangs(*, node_count: int, racks: int, tiers: int, sizes: tuple[int, ...], ba
 
 def measure(node_count: int, racks: int, tiers: int, sizes: Sequence[int], batch: int) -> GangFigures:
     """Places gangs of each size, gangs of 1,000, and refuses gangs; compiled passes are loaded before."""
+    collect_seldom()  # as in the service
     for count in (20, node_count):
         engine = InMemoryScheduler(_AWARE)
         engine.observe(nodes(count, racks=racks, tiers=tiers), NOW_NS)

@@ -39,7 +39,7 @@ from shared.log.reader import LogReader
 from shared.log.service_store import ServiceStore
 from shared.log.snapshot import pack_in_child
 from shared.log.writer import LogWriter
-from shared.runtime.gc_pause import uncollected
+from shared.runtime.garbage_collection import uncollected
 
 FOLLOWS = SERVICE.member(0, 1).follows
 SNAPSHOT_INTERVAL_S = 10.0

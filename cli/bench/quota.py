@@ -28,7 +28,7 @@ from shared.domain.amounts import negated
 from shared.events import Event
 from shared.events.quota import CapacitySet, PodAttached, PodCharged, QuotaDeclared
 from shared.kube.elastic_quota import ROOT, DeclaredQuota
-from shared.runtime.gc_pause import uncollected
+from shared.runtime.garbage_collection import uncollected
 
 LEVELS = 4
 CHANGES = 200

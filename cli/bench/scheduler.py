@@ -24,6 +24,7 @@ from shared.events import Event
 from shared.events.scheduling import PodPlaced
 from shared.kube.instants import SECOND
 from shared.kube.system_annotations import RESERVATION_ALLOCATED
+from shared.runtime.garbage_collection import collect_seldom
 
 ONE_BY_ONE = 1
 FEW = 20
@@ -181,6 +182,7 @@ def measure(workload: Workload, batch: int) -> SchedulerFigures:
         refused_classes=0,
         reservations=min(workload.reservations, FEW),
     )
+    collect_seldom()  # as in the service
     placements(few, batch)
     engine = InMemoryScheduler(workload.config)
     earlier_ns = NOW_NS - BACKOFF_NS

@@ -27,6 +27,7 @@ from shared.kube.pod import Pod
 from shared.kube.quantity import amounts
 from shared.kube.resource_names import DEVICES, NETWORK_TOPOLOGIES, POD_GROUPS
 from shared.kube.system_annotations import DEVICE_ALLOCATED, RESERVATION_ALLOCATED
+from shared.runtime.garbage_collection import collect_seldom
 
 START_NS = 1_780_000_000 * SECOND
 ROUND_NS = 60 * SECOND
@@ -162,6 +163,7 @@ def simulate(
         pod_groups = kube_objects.read_pod_groups(pods_file)
         topologies += kube_objects.read_network_topologies(pods_file)
         devices += kube_objects.read_devices(pods_file)
+    collect_seldom()
     try:
         engine = InMemoryScheduler(config, policy, backfill=backfill)
     except BadConfig as error:

@@ -29,7 +29,7 @@ from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesire
 from shared.events.log import ConfigApplied, WriterStarted
 from shared.kube.instants import SECOND
 from shared.runtime import failpoints
-from shared.runtime.gc_pause import uncollected
+from shared.runtime.garbage_collection import uncollected
 from shared.runtime.http_server import Ports
 from shared.runtime.service import Runtime, Service
 

@@ -49,7 +49,7 @@ from shared.events.scheduling import (
     UnitStartPlanned,
 )
 from shared.kube.instants import SECOND
-from shared.runtime.gc_pause import uncollected
+from shared.runtime.garbage_collection import uncollected
 from shared.runtime.service import Runtime, Service
 
 log = logging.getLogger(__name__)

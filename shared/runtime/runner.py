@@ -19,6 +19,7 @@ from shared.log.position import LogRewound, Position
 from shared.log.snapshot import SnapshotFailed
 from shared.log.unusable_database import unusable
 from shared.runtime import health, json_logging, tracing
+from shared.runtime.garbage_collection import collect_seldom
 from shared.runtime.rebuild import watch_rebuilds
 from shared.runtime.retention import watch_disk, watch_retention
 from shared.runtime.retention_settings import RetentionSettings
@@ -42,6 +43,7 @@ def run(service: Service) -> int:
     settings = service.settings.load(service.name, os.environ)
     for text in unknown_variables(service.name, (service.settings, RetentionSettings), os.environ):
         log.warning(text)
+    collect_seldom()
     try:
         import uvloop
 

@@ -56,22 +56,21 @@ class _End(NamedTuple):
 class StartPlanning:
     """The planning of starts in one cycle."""
 
-    def __init__(self, cache: CycleInputs, pods: PodPlacement, attempt: Attempt, now_ns: int) -> None:
+    def __init__(self, cache: CycleInputs, pods: PodPlacement, now_ns: int) -> None:
         self._cache = cache
         self._pods = pods
         self._starts: PlannedStarts = pods.starts
-        self._attempt = attempt
         self._now_ns = now_ns
         self._planned = 0  # so far
 
-    def begin(self) -> None:
+    def begin(self, attempt: Attempt) -> None:
         """Takes over the recorded starts, and plans those anew that no longer hold."""
         for unit in self._starts.take_over():
             assert unit.group is not None, "it has a planned start"
-            if not self._plan(unit, unit.group, NO_LONGER_FITS):
+            if not self._plan(unit, unit.group, NO_LONGER_FITS, attempt):
                 self._starts.decided.append(StartDecision(unit.group, {}, (), 0, NO_LONGER_FITS))
         for unit in self._refused_by_last_cycle() if self._cache.backfill else ():
-            self.refused(unit)
+            self.refused(unit, attempt)
 
     def _refused_by_last_cycle(self) -> list[Unit]:
         """Returns the units that the last cycle has refused, in the order of the queue: where it had placed pods before
@@ -82,17 +81,17 @@ class StartPlanning:
         refused = [unit for unit in units if unit and any(p.attempts and p.tried_ns == last_ns for p in unit.pods)]
         return sorted(refused, key=lambda unit: queue.order_of(unit.pods[0]))
 
-    def refused(self, unit: Unit) -> None:
+    def refused(self, unit: Unit, attempt: Attempt) -> None:
         """Plans the start of a unit that was refused and has none."""
         if self._cache.backfill and unit.group is not None and unit.group not in self._starts.plans:
-            self._plan(unit, unit.group, REFUSED)
+            self._plan(unit, unit.group, REFUSED, attempt)
 
     def placed(self, unit: Unit) -> None:
         """Ends the start of a unit that is placed."""
         if unit.group is not None:
             self._starts.remove(unit.group)
 
-    def _plan(self, unit: Unit, group: Group, reason: str) -> bool:
+    def _plan(self, unit: Unit, group: Group, reason: str, attempt: Attempt) -> bool:
         """Plans a start, if there is one; returns True then."""
         if self._planned >= MAX_PLANNED or len(self._starts.plans) >= MAX_STARTS:
             return False
@@ -100,13 +99,13 @@ class StartPlanning:
             return False
         self._planned += 1
         ends = self._ends(unit)
-        placed = self._without(unit, ends)
+        placed = self._without(unit, ends, attempt)
         if not ends or not placed:
             return False
         low, high = 0, len(ends)  # the unit fits without the first `high`, and not without the first `low`
         while high - low > 1:
             middle = (low + high) // 2
-            found = self._without(unit, ends[:middle])
+            found = self._without(unit, ends[:middle], attempt)
             if found:
                 high, placed = middle, found
             else:
@@ -135,13 +134,13 @@ class StartPlanning:
         starts_ns = max(instants, default=0) if all(instants) else 0
         return UnitPlan(group, self._cache.queue.order_of(unit.pods[0]), rows, frozenset(uids), starts_ns)
 
-    def _without(self, unit: Unit, ends: Sequence[_End]) -> list[tuple[PodRecord, int]]:
+    def _without(self, unit: Unit, ends: Sequence[_End], attempt: Attempt) -> list[tuple[PodRecord, int]]:
         """Returns the rows on which the unit fits without these pods; none where it does not."""
         mark = self._pods.mark()
         for end in ends:
             self._pods.transaction.remove(end.assignment, end.row)
         self._starts.ended = frozenset(end.order[-1] for end in ends)
-        attempt = self._attempt(unit)
+        outcome = attempt(unit)
         rows = self._cache.table.rows
         placed = [
             (each.pod, rows[each.node])
@@ -150,7 +149,7 @@ class StartPlanning:
         ]
         self._pods.undo(mark, unit.pods)
         self._starts.ended = frozenset()
-        return placed if attempt.is_complete and not attempt.is_prepared else []
+        return placed if outcome.is_complete and not outcome.is_prepared else []
 
     def _ends(self, unit: Unit) -> list[_End]:
         """Returns the pods that are expected to end on nodes that a pod of the unit could use, in order."""

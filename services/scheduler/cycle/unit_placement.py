@@ -41,13 +41,13 @@ class UnitPlacement:
         self._groupings = cache.groupings
         self._in_domains = NetworkDomainPlacement(pods, cache)
         self._preemption = GangPreemption(pods, cache, self._in_domains)
-        self._starts = StartPlanning(cache, pods, self._attempt_needed, now_ns)
+        self._starts = StartPlanning(cache, pods, now_ns)
         self._now_ns = now_ns
         self._units = 0  # so far
 
     def begin(self) -> None:
         """Takes over the planned starts of earlier cycles."""
-        self._starts.begin()
+        self._starts.begin(self._attempt_needed)
 
     def schedule(self, unit: Unit) -> None:
         """Places as many pods of a unit as it needs, and undoes all of it when there are too few nodes for these. Such
@@ -110,7 +110,7 @@ class UnitPlacement:
         self._refuse_others(unit, decisions[first:], words, cause=pod, nominations=nominations)
         self._preemption.count_nominated(unit.pods)
         if not nominations:
-            self._starts.refused(unit)
+            self._starts.refused(unit, self._attempt_needed)
 
     def bind_held(self, pods: Sequence[PodRecord]) -> None:
         """Binds pods to the nodes that are held for them; several are a unit."""

@@ -6,6 +6,7 @@ Nodes and classes without NUMA requirements are scored at once, all others node 
 from collections.abc import Mapping
 from copy import copy
 from typing import cast
+from weakref import ref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,16 +65,17 @@ class NumaState(PluginCycleState):
         self._weights = tuple(weight for _, weight in strategies.weights)
         self._aligned, self._fixed = numa_cache.aligned[:size], numa_cache.fixed[:size]
         self._singly = SinglyEvaluated(strategies, rejections, snapshot, numa_cache)
-        self._providers: dict[str, ZoneProvider] = {}
+        self._providers: dict[str, ref[ZoneProvider]] = {}
 
     def join(self, scheduler: str, others: Mapping[str, PluginCycleState]) -> None:
         """Gets DeviceShare, whose devices lie below NUMA nodes."""
         for other in others.values():
-            self._providers[scheduler] = cast("ZoneProvider", other)
+            self._providers[scheduler] = ref(cast("ZoneProvider", other))  # which holds this state
 
     def _beside(self, pod_class: PodClass) -> ClassOffers | None:
         """The offers of devices to the class; None where it needs none, or no node has some."""
-        provider = self._providers.get(pod_class.scheduler)
+        joined = self._providers.get(pod_class.scheduler)
+        provider = joined() if joined is not None else None
         return ClassOffers(provider, pod_class) if provider is not None and provider.offers_zones(pod_class) else None
 
     def applies_to(self, pod_class: PodClass) -> bool:
