@@ -10,6 +10,7 @@ import hypothesis
 import pytest
 
 from cli.processes.free_ports import FIRST, LAST, RANGE
+from shared.runtime.garbage_collection import collect_seldom
 
 # A failed assert of a helper shows its values, as one of a test does. `tests` itself is imported before this line.
 pytest.register_assert_rewrite(
@@ -46,6 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.register_profile("any-machine", any_machine)
     hypothesis.settings.load_profile("any-machine")
     warm_start.install()
+    collect_seldom()  # a worker holds all test modules
     worker, workers = os.environ.get("PYTEST_XDIST_WORKER", ""), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     if worker:  # ports of their own: what one has chosen and does not listen on yet, another must not choose
         size = (LAST - FIRST) // workers

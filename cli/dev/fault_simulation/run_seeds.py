@@ -11,6 +11,7 @@ import msgspec
 from cli.dev.fault_simulation.plan import Plan, drawn
 from cli.dev.fault_simulation.run_world import settle_memory, simulate
 from cli.dev.fault_simulation.shrink import shrunk, signature
+from shared.runtime.garbage_collection import collect_seldom
 
 SHRUNK = 3
 """Failures of a run that are shrunk; each takes up to a minute."""
@@ -83,6 +84,7 @@ def prepare() -> None:
     simulate(0, drawn(0))
     settle_memory()
     gc.freeze()
+    collect_seldom()
 
 
 def _all(seeds: Sequence[int], processes: int) -> Iterable[_Ran]:

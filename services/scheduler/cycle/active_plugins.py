@@ -104,7 +104,7 @@ class ActivePlugins:
     def _narrowed(self, pod_class: PodClass) -> "ActivePlugins":
         every = slice(0, self.snapshot.size)
         active = copy(self)
-        active._by_variant = {}  # with the shared one, it would hold itself, and live until a collection
+        active._by_variant = {}  # noqa: SLF001  with the shared one it would hold itself
         active.filters = [entry for entry in self.filters if _filters(pod_class, entry[1], entry[2], every)]
         active.moving = [entry for entry in active.filters if not entry[1].node_only]
         active.cross_node_filters = [entry for entry in self.cross_node_filters if entry[2].applies_to(pod_class)]
