@@ -61,8 +61,10 @@ class CyclePodChanges:
         """Counts the changes since the counter's last call."""
         changes, counters, upto = self.changes, self._counters, counter.upto
         if upto:
-            counters[upto].remove(counter)
-            if not counters[upto]:
+            beside = counters[upto]
+            if len(beside) > 1:
+                beside.remove(counter)
+            else:
                 del counters[upto]
         concerned = counter.concerned
         for place in range(upto, len(changes)):  # most changes concern few classes, so no call is made for the others
@@ -74,7 +76,11 @@ class CyclePodChanges:
                 counter.upto = place
                 counter.count(change)
         counter.upto = len(changes)
-        counters.setdefault(len(changes), set()).add(counter)
+        there = counters.get(len(changes))
+        if there is None:
+            counters[len(changes)] = {counter}
+        else:
+            there.add(counter)
 
     def undo(self) -> None:
         """Undoes the last change."""

@@ -34,6 +34,8 @@ from services.scheduler.kernels.merge_and_select_nodes import (
     add,
     best_rows,
     close,
+    first_refusals,
+    merged,
     note_refusals,
     occurrences,
     overlay,
@@ -120,15 +122,23 @@ class ClassEvaluation:
         """Runs the cross-node filters and merges both kinds: the first filter that rejects a node is its reason."""
         self._cross_node_by: Int64 | None = None
         self.by, self.result = self._own_by, self._own_result
-        found = [state.filter(self.pod_class, slice(0, self._size)) for _, _, state in self._active.cross_node_filters]
-        if all(results is None for results in found):
-            return
-        self._cross_node_by, self._cross_node_result = np.full(self._size, FEASIBLE), np.zeros(self._size, np.int64)
-        for (index, _, _), results in zip(self._active.cross_node_filters, found, strict=True):
-            if results is not None:
+        every = slice(0, self._size)
+        for index, _, state in self._active.cross_node_filters:
+            results = state.filter(self.pod_class, every)
+            if results is None:
+                continue
+            if self._cross_node_by is None:
+                self._cross_node_by, self._cross_node_result = self._unset(), self._unset()
+                first_refusals(self._cross_node_by, self._cross_node_result, results, index)
+            else:
                 note_refusals(self._cross_node_by, self._cross_node_result, results, index)
-        self.by, self.result = self._own_by.copy(), self._own_result.copy()
-        overlay(self.by, self.result, self._cross_node_by, self._cross_node_result)
+        if self._cross_node_by is not None:
+            self.by, self.result = self._unset(), self._unset()
+            own, cross_node = (self._own_by, self._own_result), (self._cross_node_by, self._cross_node_result)
+            merged(self.by, self.result, *own, *cross_node)
+
+    def _unset(self) -> Int64:
+        return np.empty(self._size, np.int64)
 
     def _total_all(self) -> None:
         """Sums up all scores of each node. Without scores beyond the fused pass, its sums are the totals."""

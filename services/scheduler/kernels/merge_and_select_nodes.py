@@ -35,6 +35,14 @@ def note_refusals(by: Int64, result: Int64, results: Int64, index: int) -> None:
             result[row] = results[row]
 
 
+@compiled("void(int64[::1], int64[::1], int64[::1], int64)")
+def first_refusals(by: Int64, result: Int64, results: Int64, index: int) -> None:
+    """Does the same as `note_refusals` where no filter has rejected a node yet, whatever `by` and `result` hold."""
+    for row in range(len(by)):
+        by[row] = index if results[row] != 0 else FEASIBLE
+        result[row] = results[row]
+
+
 @compiled("void(int64[::1], int64[::1], int64[::1], int64[::1])")
 def overlay(by: Int64, result: Int64, other_by: Int64, other_result: Int64) -> None:
     """Merges two lists of rejections: of two filters that reject a node, the one with the lower index counts.
@@ -47,6 +55,17 @@ def overlay(by: Int64, result: Int64, other_by: Int64, other_result: Int64) -> N
         if other != FEASIBLE and (by[row] == FEASIBLE or other < by[row]):
             by[row] = other
             result[row] = other_result[row]
+
+
+@compiled("void(int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1])")
+def merged(by: Int64, result: Int64, one_by: Int64, one_result: Int64, other_by: Int64, other_result: Int64) -> None:
+    """Writes what `overlay` would make of the first list to `by` and `result`, and leaves both lists as they are."""
+    for row in range(len(by)):
+        one, other = one_by[row], other_by[row]
+        if other != FEASIBLE and (one == FEASIBLE or other < one):
+            by[row], result[row] = other, other_result[row]
+        else:
+            by[row], result[row] = one, one_result[row]
 
 
 @compiled("int64(int64[::1], int64[::1], int64[::1], int64, int64)")
