@@ -192,8 +192,9 @@ def _without_effect(context: str, event: ConfigApplied, observed: Event | None) 
 
 def _parts_of_profiles(text: str) -> tuple[str, ...]:
     """Returns the parts of a scheduler's configuration without effect; none where this release cannot read it."""
-    from services.scheduler.framework.config.checked_document import BadConfig, read_document
+    from services.scheduler.framework.config.checked_document import read_document
     from services.scheduler.plugins.registry import REGISTRY
+    from shared.domain.component_config import BadConfig
 
     try:
         return read_document(text, REGISTRY).notes

@@ -14,8 +14,8 @@ from cli.simulate import kube_objects, openb_trace, reservations, trace_figures
 from cli.simulate.policies import GPU_MILLI, PACKING, POLICIES, packing_text, policy_text
 from cli.simulate.trace_figures import Fragmentation
 from cli.terminal.output import Format, show, show_table
-from services.scheduler.framework.config.checked_document import BadConfig
 from services.scheduler.in_memory_scheduler import InMemoryScheduler
+from shared.domain.component_config import BadConfig
 from shared.domain.pod_requests import pod_requests, whole
 from shared.errors import KoordError
 from shared.events import Event

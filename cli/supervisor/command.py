@@ -94,6 +94,7 @@ def specs_for(kubeconfig: Path | None, chosen: tuple[str, ...] = ()) -> list[Spe
         "scheduler",
         "quota-ledger",
         "slo-controller",
+        "descheduler",
         *SHARDED,
         "audit",
     )

@@ -9,7 +9,7 @@ SUBJECT = "koord.event"
 READ = "koord.log.read"
 """Prefix of requests for old events; the context follows."""
 
-CONTEXTS = ("cluster", "scheduling", "quota", "slo", "metrics-*", "nodes-*", "devices-*")
+CONTEXTS = ("cluster", "scheduling", "quota", "slo", "descheduling", "metrics-*", "nodes-*", "devices-*")
 """Contexts whose events are relayed, besides its own."""
 
 CHECKPOINT_CONFIG_MAP = "koordinator-system/koordstream-checkpoint"

@@ -316,6 +316,7 @@ SERVICE = Service(
         "scheduling": INTENTS,
         "quota": INTENTS,
         "slo": INTENTS,
+        "descheduling": INTENTS,
         "metrics-*": (*INTENTS, NodeReported),
         "nodes-*": INTENTS,
         "devices-*": INTENTS,

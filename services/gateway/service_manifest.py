@@ -8,7 +8,7 @@ from shared.runtime.manifest import Manifest
 MANIFEST = Manifest(
     name="gateway",
     writes="cluster",
-    follows=("cluster", "scheduling", "quota", "slo", "metrics-*", "nodes-*", "devices-*", "audit"),
+    follows=("cluster", "scheduling", "quota", "slo", "descheduling", "metrics-*", "nodes-*", "devices-*", "audit"),
     serves=(SUBJECT,),
     serves_leading=(SHORT_LISTS, CONFIRM, EVICTIONS),
 )

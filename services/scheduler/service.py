@@ -5,7 +5,6 @@
 
 import asyncio
 import logging
-from pathlib import Path
 from typing import NamedTuple, TypeGuard
 
 from services.scheduler.configuration import config_drafts, config_of
@@ -49,6 +48,7 @@ from shared.events.scheduling import (
     UnitStartPlanned,
 )
 from shared.kube.instants import SECOND
+from shared.runtime.config_file import ConfigFile
 from shared.runtime.garbage_collection import uncollected
 from shared.runtime.service import Runtime, Service
 
@@ -134,11 +134,13 @@ async def lead(runtime: Runtime) -> None:
     charge_client = extender.charge_client = ChargeClient(runtime, settings.quota_timeout_s)
     recorded_settings = settings.decision_settings().recorded()
     prepared: Prepared | None = runtime.prepared
-    file = ConfigFile(settings)
+    file = ConfigFile(settings.config, settings.config_interval_s)
     explained_ns, statuses, held_back = 0, StatusesAfterBindings(), HeldBackConditions()
     while not runtime.draining.is_set():
         now_ns = runtime.now_ns()
-        if drafts := config_drafts(view, await file.read(now_ns), recorded_settings):
+        text = await file.read(now_ns)
+        offered = None if text is None else OfferedConfig(file.source, text)
+        if drafts := config_drafts(view, offered, recorded_settings):
             visible = rejection_events(drafts, uid=view.config_map_uid, component=COMPONENT, now_ns=now_ns)
             await runtime.append([*drafts, *visible], now_ns=now_ns)
             continue
@@ -206,29 +208,6 @@ def _wait_s(cache: CycleInputs, statuses: StatusesAfterBindings, held_back: Held
     if next_ns is None:
         return longest_s
     return min(max((next_ns - now_ns) / SECOND, 0.001), longest_s)
-
-
-class ConfigFile:
-    """The configuration file, if there is one, read again at an interval."""
-
-    def __init__(self, settings: SchedulerSettings) -> None:
-        """Takes the path from the settings; there is no file when that is empty."""
-        self._path = settings.config
-        self._interval_ns = int(settings.config_interval_s * SECOND)
-        self._read_ns = 0
-        self._last: OfferedConfig | None = None
-
-    async def read(self, now_ns: int) -> OfferedConfig | None:
-        """Returns the file's text; the last one while it cannot be read, for a file that is being replaced is absent
-        for a moment.
-        """
-        if self._path and not self._read_ns <= now_ns < self._read_ns + self._interval_ns:  # a clock may be set back
-            self._read_ns = now_ns
-            try:
-                self._last = OfferedConfig(f"file {self._path}", await asyncio.to_thread(Path(self._path).read_text))
-            except OSError as error:
-                log.warning("the configuration file cannot be read", extra={"file": self._path, "error": str(error)})
-        return self._last
 
 
 SERVICE = Service(

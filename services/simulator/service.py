@@ -145,6 +145,7 @@ def simulator() -> Service:
             "scheduling": INTENTS,
             "quota": INTENTS,
             "slo": INTENTS,
+            "descheduling": INTENTS,
             "metrics-*": (*INTENTS, NodeReported),
             "nodes-*": INTENTS,
             "devices-*": INTENTS,

@@ -10,6 +10,6 @@ READS = ("get", "list")
 MANIFEST = Manifest(
     name="simulator",
     writes="cluster",
-    follows=("cluster", "scheduling", "quota", "slo", "metrics-*", "nodes-*", "devices-*", "audit"),
+    follows=("cluster", "scheduling", "quota", "slo", "descheduling", "metrics-*", "nodes-*", "devices-*", "audit"),
     serves=tuple(f"{SUBJECT}.{verb}" for verb in (*CHANGES, *READS)),
 )

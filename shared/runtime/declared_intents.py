@@ -20,6 +20,25 @@ DECLARED: Mapping[str, tuple[IntentRight, ...]] = {
             name="koordinator-system/koordstream-checkpoint",
         ),
     ),
+    "descheduling": (
+        IntentRight(
+            ObjectDesired,
+            resource="events",
+            fields=(
+                "involvedObject",
+                "type",
+                "reason",
+                "message",
+                "count",
+                "firstTimestamp",
+                "lastTimestamp",
+                "source",
+                "reportingComponent",
+                "reportingInstance",
+            ),
+            name="koordinator-system/koord-descheduler-config.dace68fa2aff6782",
+        ),
+    ),
     "devices-*": (
         IntentRight(
             ObjectDesired,

@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from services.scheduler.framework.config.checked_document import BadConfig, at_point, read_document
+from services.scheduler.framework.config.checked_document import at_point, read_document
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.plugins.load_aware_scheduling import SPEC
 from services.scheduler.plugins.load_aware_scheduling.args import BadArgs, read_args
 from services.scheduler.plugins.load_aware_scheduling.node_thresholds import default_thresholds, node_thresholds
 from services.scheduler.plugins.registry import REGISTRY
 from services.scheduler.state.scheduler_state import SchedulerState
+from shared.domain.component_config import BadConfig
 from shared.kube.node import Node
 
 

@@ -5,7 +5,7 @@ no plugin, so that commands which show waiting pods load no compiled code.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from services.scheduler.framework.config.checked_document import BadConfig, CheckedProfile, at_point, read_document
+from services.scheduler.framework.config.checked_document import CheckedProfile, at_point, read_document
 from services.scheduler.framework.config.decision_settings import in_force
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.plugins.coscheduling import SPEC as COSCHEDULING
@@ -14,6 +14,7 @@ from services.scheduler.plugins.device_share import SPEC as DEVICE_SHARE
 from services.scheduler.plugins.registry import REGISTRY
 from services.scheduler.plugins.reservation import SPEC as RESERVATION
 from services.scheduler.state.scheduler_state import SchedulerState
+from shared.domain.component_config import BadConfig
 
 
 class QueueRules(NamedTuple):

@@ -4,9 +4,9 @@ import pytest
 
 from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
 from services.scheduler.extender_server.debug_views import plugin_views
-from services.scheduler.framework.config.checked_document import BadConfig
 from services.scheduler.framework.config.profiles import read_config
 from services.scheduler.plugins.registry import REGISTRY
+from shared.domain.component_config import BadConfig
 from shared.events.scheduling import CycleDecided
 from shared.kube.node import Node
 from tests.support.scheduling_world import World, node, placements, pod, unschedulable

@@ -3,12 +3,12 @@
 import pytest
 
 from services.scheduler.configuration import read_config
-from services.scheduler.framework.config.checked_document import BadConfig
 from services.scheduler.plugins.load_aware_scheduling.plugin import LoadAwareScheduling
 from services.scheduler.plugins.node_numa_resource.plugin import NodeNUMAResource
 from services.scheduler.plugins.node_resources_fit_plus.plugin import NodeResourcesFitPlus
 from services.scheduler.plugins.scarce_resource_avoidance.plugin import ScarceResourceAvoidance
 from services.scheduler.plugins.scheduling_hint.plugin import SchedulingHint
+from shared.domain.component_config import BadConfig
 from tests.support.shipped_config import SHIPPED_WITH_ELECTION
 
 OLD_GUIDE = """\

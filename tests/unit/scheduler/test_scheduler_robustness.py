@@ -10,11 +10,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from services.scheduler.framework.config.config_reload import OfferedConfig
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.plugins.node_numa_resource.node_cache import NumaCache
-from services.scheduler.service import ConfigFile
-from services.scheduler.settings import SchedulerSettings
 from shared.events import RecordedEvent
 from shared.events.cluster import NodeMetricObserved, PodBound
 from shared.events.log import WriterStarted
@@ -22,6 +19,7 @@ from shared.events.metrics import NodeReported, Usage
 from shared.events.scheduling import PodPlaced
 from shared.kube.instants import SECOND
 from shared.kube.node import NodeMetric
+from shared.runtime.config_file import ConfigFile
 from tests.support.numa_machines import bound_pod, cpu_topology, reported
 from tests.support.scheduling_world import (
     START_NS,
@@ -201,11 +199,11 @@ def test_a_report_with_an_absurd_time_ends_nothing(time: str) -> None:
 async def test_the_configuration_file_is_read_again_after_the_clock_was_set_back(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text("first")
-    file = ConfigFile(SchedulerSettings(config=str(path), config_interval_s=5))
-    assert (await file.read(START_NS)) == OfferedConfig(f"file {path}", "first")
+    file = ConfigFile(str(path), interval_s=5)
+    assert (await file.read(START_NS)) == "first"
     path.write_text("second")
-    assert (await file.read(START_NS + SECOND)) == OfferedConfig(f"file {path}", "first")
-    assert (await file.read(START_NS - 600 * SECOND)) == OfferedConfig(f"file {path}", "second")
+    assert (await file.read(START_NS + SECOND)) == "first"
+    assert (await file.read(START_NS - 600 * SECOND)) == "second"
 
 
 def test_events_whose_times_go_backwards_are_folded_in_the_order_of_their_seqs() -> None:

@@ -6,38 +6,20 @@ Source: spec/api.md 4.3, spec/scheduler-core.md 1.1.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
-import yaml
 
 from services.scheduler.framework.config.config_schema import Document, PluginSet, PluginSets, ProfileDocument
 from services.scheduler.framework.registry import Registry
-from shared.closest_name import did_you_mean, with_closest_field
+from shared.closest_name import did_you_mean
+from shared.domain.component_config import BadConfig, converted, plain_document
 from shared.errors import KoordError
-from shared.type_error_words import in_plain_words
-from shared.yaml_fault import yaml_fault
 
 GROUP = "kubescheduler.config.k8s.io"
 API_VERSION = f"{GROUP}/v1"
 API_VERSIONS = (API_VERSION, f"{GROUP}/v1beta3", f"{GROUP}/v1beta2")
 """Old versions have the same shape and are read as v1, with v1's default weights."""
-
-T = TypeVar("T")
-
-
-class BadConfig(KoordError):
-    """A configuration that is rejected.
-
-    Attributes:
-        path: place of the fault, as `profiles[0].plugins.filter.enabled[1].name`; empty for the whole text.
-        reason: the fault and what to do.
-    """
-
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"{path}: {reason}" if path else reason)
-        self.path = path
-        self.reason = reason
 
 
 class CheckedProfile(NamedTuple):
@@ -76,15 +58,7 @@ def read_document(text: str, registry: Registry) -> CheckedDocument:
     Raises:
         BadConfig: it is none, or has an unknown name; the path locates it.
     """
-    try:
-        plain = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise BadConfig("", f"not YAML: {yaml_fault(error)}") from error
-    try:
-        msgspec.convert(plain, dict)
-    except msgspec.ValidationError as error:
-        raise BadConfig("", f"{in_plain_words(str(error))}; give a KubeSchedulerConfiguration") from error
-    document = _convert(plain, Document, "")
+    document = converted(plain_document(text, "KubeSchedulerConfiguration"), Document, "")
     if document.api_version not in API_VERSIONS or document.kind != "KubeSchedulerConfiguration":
         found = f"{document.api_version} {document.kind}"
         raise BadConfig("apiVersion", f"{found!r}; give apiVersion {API_VERSION} and kind KubeSchedulerConfiguration")
@@ -205,14 +179,6 @@ def _unused(document: Document) -> Iterator[str]:
         if getattr(document, name) is not None:
             camel = next(info.encode_name for info in msgspec.structs.fields(Document) if info.name == name)
             yield f"{camel} has no effect in this release"
-
-
-def _convert(plain: Any, to: type[T], path: str) -> T:
-    try:
-        return msgspec.convert(plain, to)
-    except msgspec.ValidationError as error:
-        reason, _, at = str(error).partition(" - at `$")
-        raise BadConfig((path + at.rstrip("`")).lstrip("."), with_closest_field(in_plain_words(reason), to)) from error
 
 
 def at_point(given: PluginSet | None, multi: Mapping[str, int]) -> dict[str, int]:

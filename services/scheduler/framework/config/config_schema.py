@@ -2,14 +2,11 @@
 
 from typing import Annotated, Any
 
-import msgspec
 from msgspec import Meta, field
 
+from shared.domain.component_config import ClientConnection, LeaderElection, PluginConfig, Strict
+
 Percent = Annotated[int, Meta(ge=0, le=100)]
-
-
-class Strict(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
-    """Base: an unknown field is an error."""
 
 
 class PluginEntry(Strict):
@@ -46,35 +43,6 @@ class PluginSets(Strict):
     bind: PluginSet | None = None
     post_bind: PluginSet | None = None
     multi_point: PluginSet | None = None
-
-
-class PluginConfig(Strict):
-    """A plugin's arguments."""
-
-    name: str
-    args: dict[str, Any] | None = None
-
-
-class LeaderElection(Strict):
-    """Upstream's leader election; here the log's writer lock decides."""
-
-    leader_elect: bool | None = None
-    lease_duration: str | None = None
-    renew_deadline: str | None = None
-    retry_period: str | None = None
-    resource_lock: str | None = None
-    resource_name: str | None = None
-    resource_namespace: str | None = None
-
-
-class ClientConnection(Strict):
-    """Upstream's connection to the API server; here the gateway's."""
-
-    kubeconfig: str | None = None
-    accept_content_types: str | None = None
-    content_type: str | None = None
-    qps: float | None = None
-    burst: int | None = None
 
 
 class ProfileDocument(Strict):

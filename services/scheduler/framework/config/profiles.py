@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import yaml
 
-from services.scheduler.framework.config.checked_document import BadConfig, CheckedProfile, at_point, read_document
+from services.scheduler.framework.config.checked_document import CheckedProfile, at_point, read_document
 from services.scheduler.framework.config.config_schema import PluginSet
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.framework.plugin_base import Plugin, make_plugin
@@ -23,6 +23,7 @@ from services.scheduler.framework.profile import Profile, Scorer
 from services.scheduler.framework.registry import Registry
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.domain.all_faults import Fault, all_faults
+from shared.domain.component_config import BadConfig
 from shared.errors import KoordError
 
 

@@ -1,0 +1,1 @@
+"""DeschedulerConfiguration: its document, its defaults and its checks."""

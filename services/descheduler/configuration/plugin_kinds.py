@@ -1,0 +1,34 @@
+"""The kinds of plugins, and what a registry knows about each plugin.
+
+Source: spec/descheduler.md 1.2.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+DESCHEDULE, BALANCE, EVICT, FILTER = "deschedule", "balance", "evict", "filter"
+KINDS = (DESCHEDULE, BALANCE, EVICT, FILTER)
+
+MIGRATION_CONTROLLER = "MigrationController"
+"""The plugin that moves pods by PodMigrationJobs: the default one of the sets `evict` and `filter`."""
+
+ReadArgs = Callable[[Mapping[str, Any], str], Any]
+"""Reads the arguments of a plugin, given as plain data without `apiVersion` and `kind`, and their place in the
+configuration; raises `BadConfig`. It is called with an empty mapping for a plugin without arguments.
+"""
+
+
+class PluginKind(NamedTuple):
+    """What is known about a plugin.
+
+    Attributes:
+        kinds: the sets that it can be enabled in.
+        read_args: reads its arguments; None: this release does not have the plugin, and passes over it.
+    """
+
+    kinds: tuple[str, ...]
+    read_args: ReadArgs | None = None
+
+
+Registry = Mapping[str, PluginKind]
+"""Plugin name -> its kind."""

@@ -1,0 +1,1 @@
+"""Cycles of plugins, and the limits that hold for all of them."""

@@ -1,0 +1,1 @@
+"""The plugins by name, and those that are small."""

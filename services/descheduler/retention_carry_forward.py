@@ -1,0 +1,48 @@
+"""The events that outlast their partition in `descheduling`: the configuration, and newest desired states."""
+
+from collections.abc import Hashable
+
+from services.descheduler.state.descheduler_state import DeschedulerState
+from shared.domain.own_desired_states import object_key
+from shared.events import RecordedEvent
+from shared.events.intents import FieldsDesired, ObjectDesired
+from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
+from shared.log.retention_carry_forward import CarryForward, Holds, Kept
+
+
+def subject(record: RecordedEvent) -> Hashable:
+    """Returns what a decision is about: a field group of an object, else its type."""
+    match record.event:
+        case FieldsDesired(resource=resource, name=name, fields=fields):
+            return resource, name, fields
+        case ObjectDesired(resource=resource, name=name):
+            return resource, name, ""
+    return type(record.event)
+
+
+def holds(state: DeschedulerState, _: Kept) -> Holds:
+    """Returns the test of an event by the State: decisions as the State has them."""
+
+    def still_holds(record: RecordedEvent) -> bool:
+        match record.event:
+            case FieldsDesired(resource=resource, name=name, fields=fields, patch=value):
+                found = state.desired_fields.get(object_key(resource, name), {}).get(fields)
+                return found is not None and found.value == value
+            case ObjectDesired(resource=resource, name=name, body=body):
+                found = state.desired_fields.get(object_key(resource, name), {}).get("")
+                return found is not None and found.value == body
+            case ConfigApplied(digest=digest):
+                return digest == state.config_digest
+            case ConfigRejected(digest=digest):
+                return digest == state.refused_digest
+        return True
+
+    return still_holds
+
+
+CARRY_FORWARD = CarryForward(
+    kinds=(FieldsDesired, ObjectDesired, ConfigApplied, ConfigRejected, WriterStarted),
+    subject=subject,
+    holds=holds,
+    with_positions=True,
+)

@@ -1,0 +1,1 @@
+"""The fold of what the descheduler decides from."""

@@ -1,0 +1,149 @@
+"""What the descheduler decides from: the cluster, the configuration, and its own decisions so far.
+
+The State is composed of parts, each with a fold of its own; a part is written from the contexts that it names.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import msgspec
+
+from services.descheduler.configuration.read_configuration import Configuration, read_configuration
+from services.descheduler.service_manifest import CONFIG_MAP
+from services.descheduler.state.observed_cluster import ObservedCluster, StoredCluster
+from shared.domain.own_desired_states import DesiredFields, OwnDesiredStates, object_key
+from shared.events import Event, RecordedEvent
+from shared.events.cluster import (
+    InitialListCompleted,
+    NodeDeleted,
+    NodeMetricDeleted,
+    NodeMetricObserved,
+    NodeObserved,
+    ObjectDeleted,
+    ObjectObserved,
+    PodDeleted,
+    PodObserved,
+)
+from shared.events.intents import FieldsDesired, ObjectDesired
+from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
+from shared.events.metrics import NodeReported, NodeReportsExpired
+from shared.kube.resource_names import MIGRATION_JOBS
+
+CONFIG_KEY = "koord-descheduler-config"
+"""Data key of CONFIG_MAP. In a ConfigMap with a single key, that key counts whatever its name."""
+
+FOLDED: dict[str, tuple[type[Event], ...]] = {
+    "cluster": (
+        NodeObserved, NodeDeleted, PodObserved, PodDeleted, NodeMetricObserved, NodeMetricDeleted, ObjectObserved,
+        ObjectDeleted, InitialListCompleted,
+    ),
+    "metrics-*": (NodeReported, NodeReportsExpired),
+    "descheduling": (WriterStarted, ConfigApplied, ConfigRejected, FieldsDesired, ObjectDesired),
+}  # fmt: skip
+"""Context -> event types that the State folds; it ignores the others."""
+
+
+def config_text(data: Mapping[str, str]) -> str | None:
+    """Returns the configuration in the data of the ConfigMap: that of the known key, else of the only one."""
+    return data.get(CONFIG_KEY) if CONFIG_KEY in data or len(data) != 1 else next(iter(data.values()))
+
+
+class DeschedulerState(OwnDesiredStates):
+    """A fold over `cluster`, `metrics-*` and the descheduler's own `descheduling`.
+
+    Attributes:
+        cluster: nodes, pods and reports.
+        listed: the gateway has listed the whole cluster once.
+        config_map: text of CONFIG_MAP; None while it does not exist. config_map_uid: its uid.
+        config_source, config_text, config_digest: of the configuration in force; empty before the first.
+        config_seq: seq in `descheduling` of its ConfigApplied.
+        refused_digest: digest of the last configuration that was rejected; empty when one was applied since.
+    """
+
+    SCHEMA: ClassVar[int] = 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.positions: dict[str, int] = {}
+        self.cluster = ObservedCluster()
+        self.listed = False
+        self.config_map: str | None = None
+        self.config_map_uid = ""
+        self.config_source = ""
+        self.config_text = ""
+        self.config_digest = ""
+        self.config_seq = 0
+        self.refused_digest = ""
+
+    @property
+    def configuration(self) -> Configuration | None:
+        """The configuration in force; None before the first."""
+        return read_configuration(self.config_text) if self.config_digest else None
+
+    def apply(self, record: RecordedEvent) -> None:
+        """Folds one event."""
+        if record.context == "cluster":
+            self._apply_cluster(record)
+        elif record.context == "descheduling":
+            self._apply_own(record)
+        else:
+            self.cluster.apply_report(record.event)
+        self.positions[record.context] = record.seq
+
+    def _apply_cluster(self, record: RecordedEvent) -> None:
+        self.cluster.apply(record)
+        match record.event:
+            case ObjectObserved(resource="configmaps", name=name, uid=uid, object=body) if name == CONFIG_MAP:
+                self.config_map_uid = uid
+                self.config_map = config_text({key: str(text) for key, text in (body.get("data") or {}).items()})
+            case ObjectDeleted(resource="configmaps", name=name) if name == CONFIG_MAP:
+                self.config_map = None
+            case ObjectDeleted(resource=resource, name=name) if resource == MIGRATION_JOBS:
+                self._end_desired(object_key(resource, name), record.seq)
+            case InitialListCompleted():
+                self.listed = True
+
+    def _apply_own(self, record: RecordedEvent) -> None:
+        self._fold_desired(record.event)
+        match record.event:
+            case ConfigApplied(source=source, text=text, digest=digest):
+                self.config_source, self.config_text, self.config_digest = source, text, digest
+                self.config_seq, self.refused_digest = record.seq, ""
+            case ConfigRejected(digest=digest):
+                self.refused_digest = digest
+
+    def encode(self) -> bytes:
+        """Canonical: see `shared.fold.State`."""
+        return _ENCODER.encode({name: getattr(self, name) for name in _PLAIN} | {"cluster": self.cluster.stored()})
+
+    def restore(self, data: bytes) -> None:
+        """Takes over a stored State."""
+        stored = _DECODER.decode(data)
+        for name in _PLAIN:
+            setattr(self, name, getattr(stored, name))
+        self._restore_deletions()
+        self.cluster.restore(stored.cluster)
+
+
+class _Stored(msgspec.Struct):
+    """The layout that `encode` writes."""
+
+    positions: dict[str, int]
+    desired_fields: dict[str, dict[str, DesiredFields]]
+    cluster_seen: int
+    deleted_at: dict[str, list[int]]
+    listed: bool
+    config_map: str | None
+    config_map_uid: str
+    config_source: str
+    config_text: str
+    config_digest: str
+    config_seq: int
+    refused_digest: str
+    cluster: StoredCluster
+
+
+_PLAIN = tuple(field.name for field in msgspec.structs.fields(_Stored) if field.name != "cluster")
+# JSON, since amounts can exceed the 64 bits of integers in MessagePack.
+_ENCODER = msgspec.json.Encoder(order="sorted")
+_DECODER = msgspec.json.Decoder(_Stored)
