@@ -55,6 +55,7 @@ DOMAINS = (
     "prediction",
     "gang",
     "webhook",
+    "lownodeload",
 )
 """The domains there are; each is `DOMAIN` of the module of that name in `cli.parity.domains`."""
 

@@ -19,7 +19,7 @@ configuration; raises `BadConfig`. It is called with an empty mapping for a plug
 
 
 class PluginKind(NamedTuple):
-    """What is known about a plugin.
+    """A plugin: the sets it belongs to, and its arguments.
 
     Attributes:
         kinds: the sets that it can be enabled in.

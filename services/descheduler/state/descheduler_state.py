@@ -1,4 +1,4 @@
-"""What the descheduler decides from: the cluster, the configuration, and its own decisions so far.
+"""The inputs of the descheduler: the cluster, the configuration, and its own decisions so far.
 
 The State is composed of parts, each with a fold of its own; a part is written from the contexts that it names.
 """

@@ -8,9 +8,9 @@ import pytest
 from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.framework.plugin_base import Plugin, make_plugin, normalized
-from services.scheduler.plugins.helper.tolerations import tolerates
 from services.scheduler.plugins.node_ports.plugin import collides
 from services.scheduler.plugins.registry import REGISTRY
+from shared.domain.tolerations import tolerates
 from shared.kube.node import Node, Taint
 from shared.kube.pod import (
     Affinity,

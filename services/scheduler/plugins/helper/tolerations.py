@@ -5,11 +5,8 @@ from numpy.typing import NDArray
 
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.state.pod_equivalence_class import PodClass
-from shared.kube.node import Taint
+from shared.domain.tolerations import HARD, tolerates
 from shared.kube.pod import Toleration
-
-HARD = ("NoSchedule", "NoExecute")
-"""Effects of taints that keep a pod off a node."""
 
 
 def all_tolerated(table: NodeTable, pod_class: PodClass) -> NDArray[np.bool_]:
@@ -28,13 +25,3 @@ def all_tolerated(table: NodeTable, pod_class: PodClass) -> NDArray[np.bool_]:
 def tolerations_of(pod_class: PodClass) -> tuple[Toleration, ...]:
     """The tolerations of a class: all that the taint plugins read of it."""
     return pod_class.pod.spec.tolerations
-
-
-def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Returns True where a toleration covers a taint: effect and key equal or empty, and the value equal or unchecked."""
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    operator = toleration.operator or "Equal"
-    return operator == "Exists" or (operator == "Equal" and toleration.value == taint.value)

@@ -14,9 +14,10 @@ from services.scheduler.framework.plugin_spec import PluginSpec
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.kernels.array_types_and_row_selection import Rows
 from services.scheduler.plugins.helper.node_only_result_cache import NodeOnlyState
-from services.scheduler.plugins.helper.tolerations import tolerates, tolerations_of
+from services.scheduler.plugins.helper.tolerations import tolerations_of
 from services.scheduler.plugins.node_unschedulable import SPEC
 from services.scheduler.state.pod_equivalence_class import PodClass
+from shared.domain.tolerations import tolerates
 from shared.kube.node import Taint
 
 CORDONED = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")

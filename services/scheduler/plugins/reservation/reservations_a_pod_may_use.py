@@ -10,10 +10,10 @@ import msgspec
 
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.reservation_holds import ReservedCapacity
-from services.scheduler.plugins.helper.tolerations import HARD, tolerates
 from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.domain.reservation_owners import matches_one
 from shared.domain.scheduler_gates import OMIT_NODE_LABELS
+from shared.domain.tolerations import HARD, tolerates
 from shared.kube.json_text import read_json
 from shared.kube.meta import KubeStruct
 from shared.kube.node import Taint

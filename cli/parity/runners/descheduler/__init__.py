@@ -1,0 +1,1 @@
+"""Runs recorded cases of the descheduler's plugins."""
