@@ -19,6 +19,7 @@ CONTEXTS = (
     "scheduling",
     "quota",
     "slo",
+    "descheduling",
     "audit",
     *(f"{kind}-{n}" for kind in ("metrics", "nodes", "devices") for n in range(SHARDS)),
 )
