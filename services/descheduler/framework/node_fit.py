@@ -1,4 +1,4 @@
-"""Whether a pod may run on a node by the node's labels, taints and free resources.
+"""Checks that a pod may run on a node, by the node's labels and taints.
 
 This is the check that descheduler plugins make to find candidates; the place that a victim really goes to is found by
 the scheduler, by all of its plugins.

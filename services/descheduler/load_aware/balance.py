@@ -31,7 +31,7 @@ class Evictor(Protocol):
 
 
 class PoolResult(NamedTuple):
-    """What was found in one pool.
+    """The nodes of one pool.
 
     Attributes:
         selected: names of its nodes. classified: those with a usable report; None for a pool without nodes.
@@ -45,7 +45,7 @@ class PoolResult(NamedTuple):
 
 
 class BalanceResult(NamedTuple):
-    """What one cycle of the plugin found and changed.
+    """The result of one cycle of the plugin.
 
     Attributes:
         processed: nodes that earlier pools used up.
@@ -59,7 +59,7 @@ class BalanceResult(NamedTuple):
 
 
 class _Cycle(NamedTuple):
-    """What all pools of a cycle have in common."""
+    """The inputs that all pools of a cycle have in common."""
 
     args: LowNodeLoadArgs
     evictor: Evictor
