@@ -95,15 +95,24 @@ async def discovered_changes(log: LogReader, name: DeviceName) -> list[Change]:
         if context.startswith("devices-"):
             found = [read_record(row, codec) async for row in log.rows(context=context, key=str(name))]
             records += [record for record in found if record is not None]
-    return list(_changes(sorted(records, key=lambda record: (record.at_ns, record.seq))))
+    return list(recorded_changes(sorted(records, key=lambda record: (record.at_ns, record.seq))))
 
 
-def _changes(records: Sequence[RecordedEvent]) -> Iterator[Change]:
+def recorded_changes(records: Sequence[RecordedEvent]) -> Iterator[Change]:
+    """Yields what the events about one device say, oldest first, of all shards that recorded it."""
     before: DeviceFound | None = None
+    shard = ""  # that recorded the device, while it is there
     for record in records:
         event: Any = record.event
         place = (f"{record.context}/{record.seq}", record.at_ns, event.at_ns)
+        has_moved, shard = shard not in ("", record.context), record.context
         match event:
+            case DeviceAppeared(found=found) if before is not None and has_moved and found.id == before.id:
+                # Another shard has the node since: to the device nothing has happened.
+                if found.health != before.health:
+                    yield Change(*place, "health", found, before, *health_reason(found))
+                elif changed_fields(before, found):
+                    yield Change(*place, "changed", found, before)
             case DeviceAppeared(found=found):
                 yield Change(*place, "appeared", found, before)
             case DeviceHealthChanged(found=found, reason=reason, message=message, pods=pods):
@@ -112,6 +121,7 @@ def _changes(records: Sequence[RecordedEvent]) -> Iterator[Change]:
                 yield Change(*place, "changed", found, before)
             case DeviceDisappeared(found=found, why=why, pods=pods):
                 yield Change(*place, "gone", found, before, why, "", pods)
+                shard = ""
         before = event.found
 
 

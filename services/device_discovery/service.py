@@ -158,12 +158,13 @@ class Discovery:
             drafts: list[Draft] = []
             for name in names:
                 del self._state.changed[name]
-                found = decide_node(self._state, name, now_ns)
-                if found and name not in self._state.nodes:
-                    self._forget(name)
-                drafts += found
+                drafts += decide_node(self._state, name, now_ns, is_own=self._inbox.concerns(name))
             if drafts:
                 await runtime.append(drafts, now_ns=now_ns)
+            for draft in drafts:
+                if isinstance(draft.event, NodeDevicesRemoved):
+                    # After the append: an inventory that was compared with the State before it changed nothing.
+                    self._forget(draft.event.node)
             await self._hand_on(now_s)
             if now_s - measured_s > SILENCE_CHECK_INTERVAL_S:
                 measured_s = now_s

@@ -7,9 +7,17 @@ import msgspec
 
 from shared.agents.device_inventory import DeviceFound, device_key
 from shared.domain.own_desired_states import DesiredFields, OwnDesiredStates, object_key
-from shared.events import Event, RecordedEvent
+from shared.events import Cause, Event, RecordedEvent
 from shared.events.base import without_basis
-from shared.events.cluster import NodeDeleted, NodeObserved, ObjectDeleted, PodBound, PodDeleted, PodObserved
+from shared.events.cluster import (
+    DesiredStateSuperseded,
+    NodeDeleted,
+    NodeObserved,
+    ObjectDeleted,
+    PodBound,
+    PodDeleted,
+    PodObserved,
+)
 from shared.events.devices import (
     DEVICE_EVENTS,
     NODE,
@@ -28,9 +36,11 @@ from shared.kube.resource_names import DEVICES
 from shared.kube.system_annotations import DEVICE_ALLOCATED
 
 FOLDED: dict[str, tuple[type[Event], ...]] = {
-    "cluster": (NodeObserved, NodeDeleted, PodObserved, PodBound, PodDeleted, ObjectDeleted),
+    "cluster": (
+        NodeObserved, NodeDeleted, PodObserved, PodBound, PodDeleted, ObjectDeleted, DesiredStateSuperseded,
+    ),
     "devices-*": (*DEVICE_EVENTS, NodeDevicesReported, NodeDevicesRemoved, ObjectDesired),
-}
+}  # fmt: skip
 """Context -> event types that are folded; all others are skipped."""
 
 DeviceEvent = DeviceAppeared | DeviceHealthChanged | DeviceChanged | DeviceDisappeared
@@ -82,11 +92,13 @@ class DiscoveryState(OwnDesiredStates):
         nodes: nodes of the cluster -> their uid.
         devices: node -> `TYPE/MINOR` -> the device.
         reported: node -> the newest event about its inventories as a whole.
+        desired_by: node -> the newest event that desires its Device to exist.
+        replaced_seq: node -> shard -> seq of its newest event about the node's Device that a later one has replaced.
         pods: uid -> a pod that requests devices, until it ends.
         changed: nodes that changed since the last decision about their Device; derived.
     """
 
-    SCHEMA: ClassVar[int] = 2
+    SCHEMA: ClassVar[int] = 3
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,6 +106,8 @@ class DiscoveryState(OwnDesiredStates):
         self.nodes: dict[str, str] = {}
         self.devices: dict[str, dict[str, DeviceEntry]] = {}
         self.reported: dict[str, NodeDevicesReported] = {}
+        self.desired_by: dict[str, Cause] = {}
+        self.replaced_seq: dict[str, dict[str, int]] = {}
         self.pods: dict[str, PodDevices] = {}
         self.changed: dict[str, None] = {}
         self._pods_of_node: dict[str, dict[str, None]] = {}
@@ -104,7 +118,7 @@ class DiscoveryState(OwnDesiredStates):
             self._apply_cluster(record)
         else:
             self._fold_desired(record.event)
-            self._apply_own(record.event)
+            self._apply_own(record)
         self.positions[record.context] = record.seq
 
     def _apply_cluster(self, record: RecordedEvent) -> None:
@@ -115,6 +129,7 @@ class DiscoveryState(OwnDesiredStates):
                     self.changed[node] = None
             case NodeDeleted(node=node):
                 self.nodes.pop(node, None)
+                self.replaced_seq.pop(node, None)
                 self.changed[node] = None
             case PodBound(pod=pod, pod_uid=uid, node=node, allocations=allocations):
                 if devices := allocated_devices(allocations.get(DEVICE_ALLOCATED, "")):
@@ -130,9 +145,18 @@ class DiscoveryState(OwnDesiredStates):
             case ObjectDeleted(resource=resource, name=name) if resource == DEVICES:
                 self._end_desired(object_key(resource, name), record.seq)
                 self.changed[name] = None
+            case DesiredStateSuperseded(resource=resource, name=name) if resource == DEVICES and record.cause:
+                replaced, shard = self.replaced_seq.setdefault(name, {}), record.cause.context
+                replaced[shard] = max(record.cause.seq, replaced.get(shard, 0))
+                self.changed[name] = None
 
-    def _apply_own(self, event: Event) -> None:
+    def _apply_own(self, record: RecordedEvent) -> None:
+        event = record.event
         match event:
+            case ObjectDesired(resource=resource, name=name, body=body) if resource == DEVICES:
+                self.desired_by.pop(name, None)
+                if body is not None:
+                    self.desired_by[name] = Cause(record.context, record.seq)
             case DeviceDisappeared(why=why) if why == NODE:
                 # Not kept until NodeDevicesRemoved: retention may keep this event, and not that one.
                 self.devices.get(event.node, {}).pop(device_key(event.found), None)
@@ -145,9 +169,12 @@ class DiscoveryState(OwnDesiredStates):
             case NodeDevicesReported(node=node):
                 self.reported[node] = without_basis(event)
                 self.changed[node] = None
-            case NodeDevicesRemoved(node=node):
+            case NodeDevicesRemoved(node=node, moved=moved):
                 self.devices.pop(node, None)
                 self.reported.pop(node, None)
+                if moved:
+                    self.desired_fields.pop(object_key(DEVICES, node), None)
+                    self.desired_by.pop(node, None)
                 self.changed[node] = None
 
     def history_begins(self, context: str, seq: int) -> None:
@@ -156,6 +183,12 @@ class DiscoveryState(OwnDesiredStates):
             gone = [uid for uid, pod in self.pods.items() if not pod.is_there and pod.bound_seq <= seq]
             for uid in gone:
                 self._remove_pod(uid)
+
+    def has_moved(self, node: str) -> bool:
+        """Reports whether another shard has desired the node's Device after this one, and so has its inventories."""
+        if self.desired(DEVICES, node) is None or (newest := self.desired_by.get(node)) is None:
+            return False
+        return self.replaced_seq.get(node, {}).get(newest.context, 0) >= newest.seq
 
     def there(self, node: str) -> dict[str, DeviceEntry]:
         """Returns the devices of a node that have not disappeared, by `TYPE/MINOR`."""
@@ -248,6 +281,8 @@ class _Stored(msgspec.Struct):
     nodes: dict[str, str]
     devices: dict[str, dict[str, DeviceEntry]]
     reported: dict[str, NodeDevicesReported]
+    desired_by: dict[str, Cause]
+    replaced_seq: dict[str, dict[str, int]]
     pods: dict[str, PodDevices]
     desired_fields: dict[str, dict[str, DesiredFields]]
     cluster_seen: int

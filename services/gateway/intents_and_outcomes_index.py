@@ -1,5 +1,6 @@
 """Intents and outcomes in the gateway's State: which intents are due, and which desired states are in force."""
 
+from functools import cache
 from operator import itemgetter
 
 from services.gateway.desired_state_result_codes import APPLIED, ENDED, GIVEN_UP, EarlyOutcome, Suppressed
@@ -21,6 +22,7 @@ from shared.events.cluster import IntentRefused
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.scheduling import PodPlaced, PodUnschedulable
 from shared.kube.resource_names import VOLUMES
+from shared.runtime.sharding import declared_name
 
 
 class IntentIndex:
@@ -29,12 +31,17 @@ class IntentIndex:
     Contexts have no order among each other: an outcome (in `cluster`) may be read before the intent (in `scheduling`)
     that it answers, so `early_outcomes` keeps such outcomes until their intents arrive.
 
+    The shards of one service may desire the same fields of an object: a node changed shards with their number. Of these
+    desired states the one that was recorded last counts. It is chosen among the newest of each shard, so that the choice
+    does not depend on the order in which the shards are read.
+
     Attributes:
         one_shots, desired: intents without an outcome, oldest first within a context; of desired states only the
             newest.
         recorded_ns: instants at which the one-shot intents were recorded; an old one has no effect any more.
         superseded: desired states without an outcome that a newer one, or the placement of the pod, has replaced.
         newest: the newest desired state of each field group, from when it is read until it has ended.
+        desired_ns: of those of sharded contexts, the instants at which they were recorded.
         applied: the newest desired states that were written; they are written again after drift. Those that end once
             they are applied are not among them.
         given_up: the newest desired states that the API server did not take within the deadline, or for which a
@@ -44,6 +51,8 @@ class IntentIndex:
         refused: the outcomes of intents that their contexts may not carry, until they are recorded.
         early_outcomes: outcomes read before their intents.
         field_groups: derived from `newest`: its field groups by object.
+        outranked: derived from `newest` and `desired_ns`: newest desired states of a shard beside a later one of another
+            shard, which counts in their place. They are never written.
         queues: derived from `one_shots` and `desired`: intents by object; those of one context run in this order.
     """
 
@@ -53,12 +62,14 @@ class IntentIndex:
         self.desired: dict[Cause, DesiredState] = {}
         self.superseded: dict[Cause, DesiredState] = {}
         self.newest: dict[FieldGroup, Cause] = {}
+        self.desired_ns: dict[Cause, int] = {}
         self.applied: dict[Cause, FieldsDesired | ObjectDesired] = {}
         self.given_up: dict[Cause, DesiredState] = {}
         self.suppressed: dict[Cause, Suppressed] = {}
         self.refused: dict[Cause, IntentRefused] = {}
         self.early_outcomes: dict[Cause, EarlyOutcome] = {}
         self.field_groups: dict[ObjectRef, dict[FieldGroup, None]] = {}
+        self.outranked: dict[Cause, None] = {}
         self.queues: dict[ObjectRef, dict[Cause, None]] = {}
 
     def add_one_shot(self, cause: Cause, event: OneShot, at_ns: int) -> None:
@@ -71,10 +82,12 @@ class IntentIndex:
             self.recorded_ns[cause] = at_ns
             self._enqueue(cause, event)
 
-    def add_desired(self, cause: Cause, event: DesiredState) -> None:
-        """Adds a desired state as the newest of its field group, and supersedes the one before."""
+    def add_desired(self, cause: Cause, event: DesiredState, at_ns: int) -> None:
+        """Adds a desired state, recorded at an instant, as the newest of its field group, and supersedes the one before."""
         group = field_group(cause.context, event)
         self._supersede(group)
+        if _family(cause.context):
+            self.desired_ns[cause] = at_ns
         self._set_newest(group, cause)
         early = self.early_outcomes.pop(cause, None)
         if early is None:
@@ -134,6 +147,11 @@ class IntentIndex:
         """Returns a desired state that was applied, given up or suppressed."""
         return self.applied.get(cause) or self.given_up.get(cause) or self.suppressed[cause].desired
 
+    def newest_of(self, ref: ObjectRef) -> list[Cause]:
+        """Returns the newest desired states of an object that count, one of each field group."""
+        causes = (self.newest[group] for group in self.field_groups.get(ref, ()))
+        return [cause for cause in causes if cause not in self.outranked]
+
     def waits_for_object(self, cause: Cause, desired: DesiredState) -> bool:
         """Reports whether desired fields wait for the object itself, which their context desired before them.
 
@@ -164,14 +182,35 @@ class IntentIndex:
     def _set_newest(self, group: FieldGroup, cause: Cause) -> None:
         self.newest[group] = cause
         self.field_groups.setdefault(ObjectRef(group.resource, group.key), {})[group] = None
+        self._rank(group)
 
     def _remove_newest(self, group: FieldGroup) -> None:
-        del self.newest[group]
+        cause = self.newest.pop(group)
+        self.desired_ns.pop(cause, None)
+        self.outranked.pop(cause, None)
         ref = ObjectRef(group.resource, group.key)
         groups = self.field_groups[ref]
         del groups[group]
         if not groups:
             del self.field_groups[ref]
+        self._rank(group)
+
+    def _rank(self, changed: FieldGroup) -> None:
+        """Chooses anew among the shards that desire the fields of a group that changed."""
+        if not (family := _family(changed.context)):
+            return
+        groups = self.field_groups.get(ObjectRef(changed.resource, changed.key), {})
+        rivals = [
+            self.newest[group]
+            for group in groups
+            if group.fields == changed.fields and _family(group.context) == family
+        ]
+        counts = max(rivals, key=lambda cause: (self.desired_ns[cause], cause.context), default=None)
+        for cause in rivals:
+            if cause == counts:
+                self.outranked.pop(cause, None)
+            else:
+                self.outranked[cause] = None
 
     def _enqueue(self, cause: Cause, intent: Intent) -> None:
         self.queues.setdefault(object_ref(intent), {})[cause] = None
@@ -190,6 +229,7 @@ class IntentIndex:
         return StoredIntents(
             one_shots=by_context(self.one_shots),
             recorded_ns=by_context(self.recorded_ns),
+            desired_ns=by_context(self.desired_ns),
             desired=by_context(self.desired),
             superseded=by_context(self.superseded),
             applied=by_context(self.applied),
@@ -202,7 +242,7 @@ class IntentIndex:
     def restore(self, stored: StoredIntents) -> None:
         """Restores what `stored` returned, and derives the rest."""
         self.one_shots, self.desired = by_cause(stored.one_shots), by_cause(stored.desired)
-        self.recorded_ns = by_cause(stored.recorded_ns)
+        self.recorded_ns, self.desired_ns = by_cause(stored.recorded_ns), by_cause(stored.desired_ns)
         self.superseded = by_cause(stored.superseded)
         self.applied, self.suppressed = by_cause(stored.applied), by_cause(stored.suppressed)
         self.given_up, self.refused = by_cause(stored.given_up), by_cause(stored.refused)
@@ -212,6 +252,13 @@ class IntentIndex:
             self._set_newest(field_group(cause.context, desired), cause)
         for cause, intent in sorted((*self.one_shots.items(), *self.desired.items()), key=itemgetter(0)):
             self._enqueue(cause, intent)
+
+
+@cache
+def _family(context: str) -> str:
+    """Returns the name of a sharded context that its shards have in common; empty of one that is not sharded."""
+    name = declared_name(context)
+    return name if name != context else ""
 
 
 _WRITTEN_ONCE = frozenset({VOLUMES})

@@ -213,7 +213,7 @@ class Gateway:
             # While a list is not believed, what effects would rest on may not exist.
             held = self._observations.short_lists.held or not (self._lease is None or self._lease.permits_effects)
             started = not held and await self._effect_runner.start(self._state)
-            if started or intents.superseded or intents.refused:
+            if started or intents.superseded or intents.outranked or intents.refused:
                 self._to_append.set()
             try:
                 async with asyncio.timeout(POLL_INTERVAL_S):
@@ -241,7 +241,7 @@ class Gateway:
         drafts = self._observations.take()
         ended, self._outcomes = self._outcomes, []
         drafts += ended
-        if self._listed.is_set() and self._state.intents.superseded:
+        if self._listed.is_set():
             drafts += outcomes_without_api_request.superseded_outcomes(self._state, self._effect_runner.in_flight)
         if self._listed.is_set() and self._state.intents.refused:
             drafts += self._refused_outcomes()

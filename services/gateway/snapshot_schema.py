@@ -20,6 +20,7 @@ class StoredIntents(msgspec.Struct):
 
     one_shots: ByContext[OneShot]
     recorded_ns: ByContext[int]
+    desired_ns: ByContext[int]
     desired: ByContext[DesiredState]
     superseded: ByContext[DesiredState]
     applied: ByContext[FieldsDesired | ObjectDesired]

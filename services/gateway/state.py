@@ -56,7 +56,7 @@ class GatewayState:
         late_admitted: uids of pods that were created past the webhooks and have been handled (`AdmissionMissed`).
     """
 
-    SCHEMA: ClassVar[int] = 24
+    SCHEMA: ClassVar[int] = 25
     """Raised also when a manifest declares other intents: a fold of the same events then differs."""
 
     def __init__(self, refusal: Refusal = declared_refusal) -> None:
@@ -129,7 +129,7 @@ class GatewayState:
         elif isinstance(intent, OneShot):
             self.intents.add_one_shot(cause, intent, at_ns)
         else:
-            self.intents.add_desired(cause, intent)
+            self.intents.add_desired(cause, intent, at_ns)
 
     # -- observations
 

@@ -144,11 +144,17 @@ class NodeDevicesReported(Event, frozen=True, tag="koord.devices.NodeDevicesRepo
 
 
 class NodeDevicesRemoved(Event, frozen=True, tag="koord.devices.NodeDevicesRemoved.v1"):
-    """A node is gone from the cluster, and its inventories no longer hold. Its Device goes with it."""
+    """A node is gone from the cluster, and its inventories no longer hold. Its Device goes with it.
+
+    Attributes:
+        moved: it is not gone: after a change of the number of shards another one takes its inventories. Its Device stays
+            as it was desired here until that shard desires it.
+    """
 
     KEY: ClassVar[str] = "node"
 
     node: str
+    moved: bool = False
 
 
 DEVICE_EVENTS: tuple[type[Event], ...] = (DeviceAppeared, DeviceHealthChanged, DeviceChanged, DeviceDisappeared)

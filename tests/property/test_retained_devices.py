@@ -13,6 +13,7 @@ from services.device_discovery.service import SERVICE as DISCOVERY
 from services.device_discovery.state import DiscoveryState
 from services.gateway.service import SERVICE as GATEWAY
 from shared.agents.device_inventory import BadInventory
+from shared.events import Cause
 from tests.support.discovery_log import DiscoveryLog, gpu, sick
 from tests.support.hypothesis_examples import examples
 from tests.support.kept_log import GrowingLog
@@ -47,6 +48,7 @@ class Histories:
             self.pod,
             self.pod,
             self.device,
+            self.replaced,
             self.decide,
             self.decide,
         )
@@ -103,9 +105,15 @@ class Histories:
         """Somebody deletes a Device."""
         self.log.no_device_object(self.random.choice(NODES))
 
+    def replaced(self) -> None:
+        """A later event desired the Device of a node: one of this shard, or of another one that has the node now."""
+        name = self.random.choice(NODES)
+        if (cause := self.log.state.desired_by.get(name)) is not None:
+            self.log.superseded(Cause(cause.context, cause.seq - self.random.choice((0, 0, 1))), name)
+
     def decide(self) -> None:
         """The Device of a node is decided."""
-        self.log.decide(self.random.choice(NODES), self.log.at_s)
+        self.log.decide(self.random.choice(NODES), self.log.at_s, is_own=self.random.random() < 0.9)
 
 
 def grown(random: Random, *, drops: bool) -> GrowingLog:
@@ -156,4 +164,5 @@ def _live(log: GrowingLog) -> DiscoveryState:
 def _known(state: DiscoveryState) -> tuple[object, ...]:
     """Returns what the State holds, but for bindings that were recorded after the end of their pod."""
     pods = {uid: pod._replace(bound_seq=0) for uid, pod in state.pods.items() if pod.is_there}
-    return state.positions, state.nodes, state.devices, state.reported, pods, state.desired_fields
+    moved = [node for node in NODES if state.has_moved(node)]
+    return state.positions, state.nodes, state.devices, state.reported, pods, state.desired_fields, moved

@@ -11,7 +11,16 @@ from services.device_discovery.state import DiscoveryState
 from shared.agents import device_inventory
 from shared.agents.device_inventory import DeviceCondition, DeviceFound, Devices, Inventory
 from shared.events import Cause, Event, RecordedEvent
-from shared.events.cluster import NodeDeleted, NodeObserved, ObjectDeleted, PodBound, PodDeleted, PodObserved
+from shared.events.cluster import (
+    DesiredStateSuperseded,
+    NodeDeleted,
+    NodeObserved,
+    ObjectDeleted,
+    PodBound,
+    PodDeleted,
+    PodObserved,
+)
+from shared.events.intents import ObjectDesired
 from shared.events.scheduling import PodPlaced
 from shared.kube.instants import SECOND, instant_ns
 from shared.kube.meta import Metadata
@@ -119,9 +128,19 @@ class DiscoveryLog:
         found = inventory_events(self.state, inventory, device_inventory.devices_of(inventory), at_ns)
         return self._own(draft.event for draft in found)
 
-    def decide(self, node: str = "n", at_s: float = 0) -> list[Event]:
+    def decide(self, node: str = "n", at_s: float = 0, *, is_own: bool = True) -> list[Event]:
         """Decides the Device of a node."""
-        return self._own(draft.event for draft in decide_node(self.state, node, BEGAN + int(at_s * SECOND)))
+        found = decide_node(self.state, node, BEGAN + int(at_s * SECOND), is_own=is_own)
+        return self._own(draft.event for draft in found)
+
+    def newest_desired(self) -> Cause:
+        """Returns the newest event that desires a Device."""
+        of = [one for one in self.records if isinstance(one.event, ObjectDesired) and one.event.resource == DEVICES]
+        return Cause(of[-1].context, of[-1].seq)
+
+    def superseded(self, cause: Cause, node: str = "n") -> None:
+        """Observes that a later event desired the Device of a node."""
+        self.append("cluster", DesiredStateSuperseded(resource=DEVICES, name=node), cause=cause)
 
     def _own(self, events: Iterable[Event]) -> list[Event]:
         found = list(events)

@@ -97,12 +97,13 @@ class Log:
     def __init__(self) -> None:
         self.contexts: dict[str, list[RecordedEvent]] = {}
 
-    def append(self, context: str, *drafts: Draft | Event) -> Cause:
-        """Appends, and returns the cause of the last event."""
+    def append(self, context: str, *drafts: Draft | Event, at_ns: int | None = None) -> Cause:
+        """Appends, at an instant or at that of the call, and returns the cause of the last event."""
         log = self.contexts.setdefault(context, [])
         for item in drafts:
             draft = item if isinstance(item, Draft) else Draft(item)
-            log.append(RecordedEvent(context, len(log) + 1, draft.event, time.time_ns(), draft.cause))
+            instant_ns = time.time_ns() if at_ns is None else at_ns
+            log.append(RecordedEvent(context, len(log) + 1, draft.event, instant_ns, draft.cause))
         return Cause(context, len(log))
 
     def in_order(self, contexts: Iterable[str]) -> list[RecordedEvent]:

@@ -114,10 +114,9 @@ class DriftTracker:
     def observed(self, state: GatewayState, ref: ObjectRef, seen: ObservedObject, now_s: float) -> bool:
         """Records an observation; returns whether a desired state must be written again because of it."""
         self._set_version(ref, seen)
-        groups = state.intents.field_groups.get(ref)
-        if not groups:
+        causes = state.intents.newest_of(ref)
+        if not causes:
             return False
-        causes = [state.intents.newest[group] for group in groups]
         # While a write is in flight its resulting version is unknown: the observation is compared once it has ended.
         if any(cause in state.intents.desired for cause in causes):
             self._latest[ref] = seen

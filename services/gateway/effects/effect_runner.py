@@ -183,7 +183,9 @@ class EffectRunner:
         for cause, desired in state.intents.desired.items():
             if free <= 0:
                 break
-            if cause in self.in_flight or state.intents.waits_for_object(cause, desired):
+            if cause in self.in_flight or cause in state.intents.outranked:
+                continue
+            if state.intents.waits_for_object(cause, desired):
                 continue
             if first := self._first(state, cause, object_ref(desired), chosen):
                 yield first
@@ -191,6 +193,8 @@ class EffectRunner:
         for cause, again in () if self._settings.shadow else self._to_rewrite(state):
             if free <= 0:
                 break
+            if cause in state.intents.outranked:
+                continue
             ref = object_ref(again)
             waits = ref in state.intents.queues and not isinstance(again, ObjectDesired)
             if ref not in self._busy and ref not in chosen and not waits:
@@ -235,7 +239,7 @@ class EffectRunner:
         first = next(
             other
             for other in state.intents.queues[ref]
-            if other.context == cause.context and other not in self.in_flight
+            if other.context == cause.context and other not in self.in_flight and other not in state.intents.outranked
         )
         intent: Intent = (
             state.intents.one_shots[first] if first in state.intents.one_shots else state.intents.desired[first]

@@ -47,10 +47,14 @@ def outcome_observed(state: GatewayState, intent: OneShot) -> Event | None:
 
 
 def superseded_outcomes(state: GatewayState, in_flight: Collection[Cause]) -> list[Draft]:
-    """Returns the outcomes of desired states that a newer one has replaced, except those that are being written."""
+    """Returns the outcomes of desired states that a newer one has replaced, of their own shard or of another one, except
+    those that are being written.
+    """
+    intents = state.intents
+    outranked = ((cause, intents.desired.get(cause) or intents.in_force(cause)) for cause in intents.outranked)
     return [
         outcome_events.outcome_draft(cause, desired, outcome_events.superseded(desired))
-        for cause, desired in state.intents.superseded.items()
+        for cause, desired in (*intents.superseded.items(), *outranked)
         if cause not in in_flight
     ]
 

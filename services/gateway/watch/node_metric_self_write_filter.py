@@ -70,7 +70,7 @@ class NodeMetricSelfWriteFilter:
 
 def _desired_status(state: GatewayState, ref: ObjectRef) -> list[FieldsDesired]:
     """Returns the newest desired states of an object's status that are applied or in flight."""
-    causes = (state.intents.newest[group] for group in state.intents.field_groups.get(ref, ()))
+    causes = state.intents.newest_of(ref)
     desired = (state.intents.applied.get(cause) or state.intents.desired.get(cause) for cause in causes)
     return [each for each in desired if isinstance(each, FieldsDesired) and each.subresource == "status"]
 

@@ -1,4 +1,6 @@
-"""Inventories over MQTT, by NATS' own listener and by Mosquitto, to device discovery on two shards."""
+"""Inventories to device discovery on two shards: over MQTT, by NATS' own listener and by Mosquitto, and over NATS after
+a change of the number of shards.
+"""
 
 import asyncio
 import time
@@ -15,8 +17,8 @@ from cli.supervisor.supervisor import Spec
 from shared.agents import device_inventory, receipt, subjects
 from shared.agents.device_inventory import DeviceFound, Devices
 from shared.events import Event
-from shared.events.cluster import NodeObserved
-from shared.events.devices import DEVICE_EVENTS
+from shared.events.cluster import NodeDeleted, NodeObserved
+from shared.events.devices import DEVICE_EVENTS, NodeDevicesRemoved
 from shared.events.intents import ObjectDesired
 from shared.kube.resource_names import DEVICES
 from shared.log.database import Database
@@ -58,6 +60,13 @@ def inventory(name: str, *devices: DeviceFound, seq: int = 1, at_ns: int = 0) ->
     return device_inventory.encode(node=name, boot="b", seq=seq, at_ns=at_ns or time.time_ns(), devices=content)
 
 
+async def prepare(database: str) -> None:
+    """Makes the contexts of all shards."""
+    connection = Database(database)
+    await migrate(connection, contexts(SHARDS))
+    await connection.close()
+
+
 async def recorded(on: IngestSystem, *kinds: type[Event]) -> list[set[str]]:
     """Returns the keys of the events of each shard."""
     return [{event.key for event in await on.events(f"devices-{shard}", *kinds)} for shard in range(SHARDS)]
@@ -66,9 +75,7 @@ async def recorded(on: IngestSystem, *kinds: type[Event]) -> list[set[str]]:
 async def test_each_shard_records_the_inventories_of_its_nodes_also_those_sent_while_it_was_away(
     broker: str, database: str, nats: EmbeddedNats, tmp_path: Path
 ) -> None:
-    connection = Database(database)
-    await migrate(connection, contexts(SHARDS))
-    await connection.close()
+    await prepare(database)
     env = {"KOORD_METRICS_SHARDS": str(SHARDS)}
     async with stage(database, nats, tmp_path, mqtt=broker, specs=SPECS, env=env) as on, agent(broker) as client:
         await on.observe(*(NodeObserved(node=name, object=node(name)) for name in NODES))
@@ -102,3 +109,31 @@ async def test_each_shard_records_the_inventories_of_its_nodes_also_those_sent_w
         await client.publish(subjects.topic(NODES[0], subjects.INVENTORY), ahead, qos=1)
         message = await anext(aiter(client.messages))
         assert "ahead of our clock" in receipt.decode(bytes(message.payload)).refused
+
+
+async def test_a_node_changes_shards_with_their_number_and_its_device_is_desired_by_the_new_one_alone(
+    database: str, nats: EmbeddedNats, tmp_path: Path
+) -> None:
+    await prepare(database)
+    name = next(name for name in NODES if shard_of(name, SHARDS) == 1)
+
+    async def of(on: IngestSystem, shard: int) -> list[tuple[str, bool]]:
+        """What a shard recorded of the node as a whole, and whether its Device is desired to exist or the node moved."""
+        found = await on.events(f"devices-{shard}", ObjectDesired, NodeDevicesRemoved)
+        return [
+            ("desired", each.body is not None) if isinstance(each, ObjectDesired) else ("moved", each.moved)
+            for each in found
+            if isinstance(each, ObjectDesired | NodeDevicesRemoved) and each.key.endswith(name)
+        ]
+
+    async with stage(database, nats, tmp_path / "one", specs=SPECS[:1]) as on:
+        await on.observe(NodeObserved(node=name, object=node(name)))
+        assert (await on.send(subjects.subject(name, subjects.INVENTORY), inventory(name, gpu(0)))).accepted
+        await until(lambda: of(on, 0), holds=lambda found: found == [("desired", True)])
+    async with stage(database, nats, tmp_path / "two", specs=SPECS, env={"KOORD_METRICS_SHARDS": str(SHARDS)}) as on:
+        await until(lambda: of(on, 0), holds=lambda found: found == [("desired", True), ("moved", True)])
+        assert (await on.send(subjects.subject(name, subjects.INVENTORY), inventory(name, gpu(0), seq=2))).accepted
+        await until(lambda: of(on, 1), holds=lambda found: found == [("desired", True)])
+        await on.observe(NodeDeleted(node=name, node_uid=node(name).metadata.uid))
+        await until(lambda: of(on, 1), holds=lambda found: ("desired", False) in found)
+        assert await of(on, 0) == [("desired", True), ("moved", True)]

@@ -310,6 +310,32 @@ async def test_a_custom_resource_deleted_meanwhile_is_created_again(harness: Eff
     cluster.api.call("DELETE", f"{METRICS_PATH}/desired-d")
 
 
+async def test_another_shard_takes_an_object_over_without_a_deletion_and_its_values_are_kept(
+    harness: EffectHarness, cluster: Cluster, proxy: FaultProxy
+) -> None:
+    """Of two shards the one that desired last counts, also once somebody changes the object."""
+    path = f"{METRICS_PATH}/desired-shards"
+    await harness.carry_out(node_metric("desired-shards", 10), context="metrics-0")
+    uid = found(cluster, "desired-shards")["metadata"]["uid"]
+    await harness.observe(METRICS, "desired-shards")
+    assert await harness.carry_out(node_metric("desired-shards", 20), context="metrics-1")
+    await harness.observe(METRICS, "desired-shards")
+    assert await harness.run_due() == []
+    assert not harness.state.intents.outranked
+    cluster.api.call("PATCH", path, {"spec": {"metricCollectPolicy": {"reportIntervalSeconds": 90}}})
+    await harness.observe(METRICS, "desired-shards")
+
+    async def rewritten() -> int | None:
+        await harness.run_due()
+        return interval_of(cluster, "desired-shards")
+
+    await until(rewritten, holds=lambda interval_s: interval_s == 20)
+    assert [(cause.context, cause.seq) for cause in harness.state.intents.applied] == [("metrics-1", 1)]
+    assert found(cluster, "desired-shards")["metadata"]["uid"] == uid
+    assert proxy.count("DELETE", "desired-shards") == 0
+    cluster.api.call("DELETE", path)
+
+
 async def test_an_apply_in_a_terminating_namespace_is_rejected(
     harness: EffectHarness, cluster: Cluster, namespace: str, make_pod: MakePod
 ) -> None:

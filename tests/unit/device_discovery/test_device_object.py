@@ -6,8 +6,9 @@ from typing import Any
 from services.device_discovery.service_manifest import MANIFEST
 from services.slo_controller.overcommit.device_resources import device_amounts
 from shared.agents.device_inventory import DeviceFound, Partition, VirtualFunction, VirtualFunctionGroup
-from shared.events import Event
-from shared.events.devices import DeviceDisappeared, NodeDevicesRemoved
+from shared.events import Cause, Event
+from shared.events.base import without_basis
+from shared.events.devices import DeviceAppeared, DeviceDisappeared, NodeDevicesRemoved, NodeDevicesReported
 from shared.events.intents import ObjectDesired
 from shared.kube.device import PARTITIONS
 from shared.kube.resource_names import DEVICES
@@ -133,3 +134,52 @@ def test_the_devices_of_a_deleted_node_end_with_it() -> None:
     assert notice.body is None
     assert refusal("devices-0", MANIFEST.intents, device) + refusal("devices-0", MANIFEST.intents, notice) == ""
     assert (log.decide(), log.state.devices, log.state.reported) == ([], {}, {})
+
+
+def test_a_shard_forgets_a_node_that_belongs_to_another_one_and_deletes_nothing() -> None:
+    log = started(gpu(0))
+    desired = body(log.decide())
+    assert list(map(without_basis, log.decide(is_own=False))) == [NodeDevicesRemoved(node="n", moved=True)]
+    assert (log.decide(is_own=False), log.state.devices, log.state.reported, log.state.desired_fields) == (
+        [],
+        {},
+        {},
+        {},
+    )
+    log.no_node()
+    assert log.decide(is_own=False) == []
+    log.node()
+    log.report(gpu(0))
+    assert body(log.decide()) == desired, "the node came back"
+
+
+def test_a_shard_that_was_away_while_another_one_had_its_node_begins_with_the_next_inventory() -> None:
+    """2 shards, 1, and 2 again: the shard in between recorded that the card failed, and this one has an old record."""
+    log = started(gpu(0))
+    log.decide()
+    ours = log.newest_desired()
+    log.superseded(ours)
+    assert log.state.has_moved("n")
+    log.node(uid="uid-2")
+    assert list(map(without_basis, log.decide())) == [NodeDevicesRemoved(node="n", moved=True)], (
+        "not the Device as it was"
+    )
+    assert log.decide() == []
+    assert [type(event) for event in log.report(gpu(0))] == [DeviceAppeared, NodeDevicesReported]
+    assert body(log.decide())["spec"]["devices"][0]["health"]
+    assert not log.state.has_moved("n")
+
+
+def test_an_older_desired_device_that_was_replaced_or_an_object_that_was_deleted_moves_no_node() -> None:
+    log = started(gpu(0))
+    log.decide()
+    older = log.newest_desired()
+    log.report(gpu(0), gpu(1))
+    log.decide()
+    log.superseded(older)
+    log.superseded(Cause("devices-1", 1_000))
+    assert not log.state.has_moved("n")
+    log.no_device_object()
+    log.superseded(log.newest_desired())
+    assert not log.state.has_moved("n")
+    assert body(log.decide())["spec"]["devices"]

@@ -20,7 +20,11 @@ from services.gateway.effects.outcome_events import (
     superseded,
     suppressed,
 )
-from services.gateway.effects.outcomes_without_api_request import refused_outcomes, without_object
+from services.gateway.effects.outcomes_without_api_request import (
+    refused_outcomes,
+    superseded_outcomes,
+    without_object,
+)
 from services.gateway.known_objects import KnownObject, identity_of
 from services.gateway.metrics import GatewayMetrics
 from services.gateway.state import GatewayState
@@ -41,7 +45,7 @@ from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesire
 from shared.events.log import WriterStarted
 from shared.events.metrics import NodeReported, Usage
 from shared.events.scheduling import PodPlaced, PodUnschedulable
-from shared.kube.resource_names import CLAIMS, VOLUMES
+from shared.kube.resource_names import CLAIMS, DEVICES, VOLUMES
 from shared.kube.storage import SELECTED_NODE
 from shared.runtime.declared_intents import DECLARED
 from tests.support.gateway_objects import Log, kept, node, pod, state_after
@@ -66,6 +70,12 @@ def unschedulable(name: str, code: str = "InsufficientResource") -> PodUnschedul
 def batch_cpu(milli: int, name: str = "n1") -> FieldsDesired:
     patch = {"status": {"allocatable": {"kubernetes.io/batch-cpu": str(milli)}}}
     return FieldsDesired(resource="nodes", name=name, fields="batch", patch=patch, subresource="status")
+
+
+def device(model: str | None, name: str = "n1") -> ObjectDesired:
+    return ObjectDesired(
+        resource=DEVICES, name=name, body=None if model is None else {"metadata": {"labels": {"model": model}}}
+    )
 
 
 def reservation(ttl: str | None, name: str = "r1") -> ObjectDesired:
@@ -115,6 +125,56 @@ def test_an_applied_desired_state_stays_until_a_newer_one_arrives_or_it_ends() -
     state = state_after(log.in_order([]))
     assert not state.intents.applied
     assert not state.intents.newest
+
+
+SHARDS = [["devices-0", "devices-1"], ["devices-1", "devices-0"]]
+
+
+@pytest.mark.parametrize("order", SHARDS)
+def test_a_shard_takes_over_what_another_one_desired_before(order: list[str]) -> None:
+    """The first inventory after a change of the number of shards: nothing is desired twice, and nothing deleted."""
+    log = Log()
+    old = log.append("devices-0", device("H100"), at_ns=100)
+    new = log.append("devices-1", device("H800"), at_ns=200)
+    elsewhere = log.append("devices-0", device("A100", "n2"), at_ns=100)
+    log.append("cluster", Draft(applied(device("H100")), old))
+    state = state_after(log.in_order(order))
+    assert list(state.intents.outranked) == [old]
+    assert state.intents.newest_of(ObjectRef(DEVICES, "n1")) == [new]
+    assert state.intents.newest_of(ObjectRef(DEVICES, "n2")) == [elsewhere]
+    (outcome,) = superseded_outcomes(state, ())
+    assert (outcome.cause, outcome.event) == (old, superseded(device("H100")))
+    assert not superseded_outcomes(state, (old,)), "it is being written"
+    log.append("cluster", outcome)
+    state = state_after(log.in_order(order))
+    assert (list(state.intents.desired), list(state.intents.applied)) == ([new, elsewhere], [])
+    assert not state.intents.outranked
+    back = log.append("devices-0", device("H20"), at_ns=300)
+    state = state_after(log.in_order(order))
+    assert list(state.intents.outranked) == [new]
+    assert back in state.intents.desired
+
+
+@pytest.mark.parametrize("order", SHARDS)
+def test_what_one_shard_desired_stays_in_force_until_another_shard_has_an_inventory(order: list[str]) -> None:
+    log = Log()
+    old = log.append("devices-0", device("H100"), at_ns=100)
+    log.append("devices-1", device("H800", "n2"), at_ns=200)
+    log.append("cluster", Draft(applied(device("H100")), old))
+    state = state_after(log.in_order(order))
+    assert list(state.intents.applied) == [old]
+    assert not superseded_outcomes(state, ())
+
+
+def test_a_report_of_the_new_shard_replaces_the_status_that_the_old_one_desired() -> None:
+    report = NodeReported(
+        node="n1", at_ns=10**18, interval_s=60, aggregate_s=300, usage=Usage(5, 6), status_desired=True
+    )
+    log = Log()
+    old = log.append("metrics-0", report, at_ns=100)
+    log.append("metrics-1", report, at_ns=200)
+    log.append("slo", batch_cpu(1000), at_ns=50)
+    assert list(state_after(log.in_order([])).intents.outranked) == [old]
 
 
 def test_an_unschedulable_condition_ends_once_it_is_applied() -> None:
@@ -333,14 +393,20 @@ OBSERVED = st.one_of(
 )
 
 
+CONTEXTS = ["cluster", "scheduling", "slo", "devices-0", "devices-1"]
+
+
 @st.composite
 def histories(draw: st.DrawFn) -> Log:
-    """Two contexts of intents, and a `cluster` that answers them at any later time, perhaps twice, perhaps never."""
+    """Contexts of intents, two of them shards, and a `cluster` that answers them at any later time, perhaps twice, perhaps never."""
     log = Log()
     intents: list[tuple[Cause, Intent]] = []
     for _ in range(draw(st.integers(1, 25))):
-        step = draw(st.sampled_from(["scheduling", "slo", "answer", "observe"]))
-        if step in {"scheduling", "slo"}:
+        step = draw(st.sampled_from(["scheduling", "slo", "devices-0", "devices-1", "answer", "observe"]))
+        if step in {"devices-0", "devices-1"}:
+            desired = draw(st.builds(device, st.sampled_from([None, "H100", "H800"])))
+            intents.append((log.append(step, desired, at_ns=draw(st.integers(1, 3))), desired))
+        elif step in {"scheduling", "slo"}:
             intent = draw(INTENTS)
             intents.append((log.append(step, intent), intent))
         elif step == "observe":
@@ -371,7 +437,7 @@ def outcomes(intent: Intent) -> st.SearchStrategy[Any]:
             )
 
 
-@holds_for(histories(), st.lists(st.sampled_from(["cluster", "scheduling", "slo"])), st.integers(0, 60))
+@holds_for(histories(), st.lists(st.sampled_from(CONTEXTS)), st.integers(0, 60))
 def test_any_interleaving_folds_to_the_same_state(log: Log, order: list[str], stop: int) -> None:
     names = [name for name in sorted(log.contexts) for _ in log.contexts[name]][:stop]
     prefix = log.in_order(names)[: len(names)]
@@ -379,10 +445,12 @@ def test_any_interleaving_folds_to_the_same_state(log: Log, order: list[str], st
     shuffled = Log()
     for name, records in log.contexts.items():
         shuffled.contexts[name] = records[: counts[name]]
-    assert state_after(prefix).encode() == state_after(shuffled.in_order(order)).encode()
+    one, other = state_after(prefix), state_after(shuffled.in_order(order))
+    assert one.encode() == other.encode()
+    assert sorted(one.intents.outranked) == sorted(other.intents.outranked)
 
 
-@holds_for(histories(), st.lists(st.sampled_from(["cluster", "scheduling", "slo"])), st.integers(0, 60))
+@holds_for(histories(), st.lists(st.sampled_from(CONTEXTS)), st.integers(0, 60))
 def test_a_restored_state_continues_like_the_stored_one(log: Log, order: list[str], stored_at: int) -> None:
     records = log.in_order(order)
     restored = GatewayState(anything)
@@ -393,6 +461,7 @@ def test_a_restored_state_continues_like_the_stored_one(log: Log, order: list[st
     assert restored.encode() == whole.encode()
     assert restored.intents.newest == whole.intents.newest
     assert restored.intents.field_groups == whole.intents.field_groups
+    assert sorted(restored.intents.outranked) == sorted(whole.intents.outranked)
     assert {place: sorted(line) for place, line in restored.intents.queues.items()} == {
         place: sorted(line) for place, line in whole.intents.queues.items()
     }
@@ -446,7 +515,7 @@ def test_a_desired_state_that_was_refused_is_due_once_a_release_declares_it(orde
 
 def test_other_declarations_raise_the_schema_so_that_snapshots_are_folded_again() -> None:
     digest = sha256(repr(sorted(DECLARED.items())).encode()).hexdigest()[:16]
-    assert (GatewayState.SCHEMA, digest) == (24, "e21897e1732d07b9"), "raise the SCHEMA, and write both here"
+    assert (GatewayState.SCHEMA, digest) == (25, "e21897e1732d07b9"), "raise the SCHEMA, and write both here"
 
 
 def declared_state_after(records: Iterable[RecordedEvent]) -> GatewayState:
