@@ -30,7 +30,7 @@ from shared.events.devices import (
     NodeDevicesReported,
 )
 from shared.events.intents import ObjectDesired
-from shared.kube.json_text import read_json
+from shared.kube.allocated_devices import read_allocated_devices
 from shared.kube.pod import Pod
 from shared.kube.resource_names import DEVICES
 from shared.kube.system_annotations import DEVICE_ALLOCATED
@@ -258,7 +258,7 @@ def allocated_devices(annotation: str) -> tuple[str, ...]:
     if not annotation:
         return ()
     try:
-        read: dict[str, list[_Allocated]] = read_json(annotation, dict[str, list[_Allocated]])
+        read = read_allocated_devices(annotation)
     except msgspec.MsgspecError:
         return ()
     return tuple(sorted({f"{type_}/{device.minor}" for type_, devices in read.items() for device in devices}))
@@ -268,10 +268,6 @@ def all_devices(state: DiscoveryState) -> Iterator[DeviceEntry]:
     """Yields the devices of all nodes that have not disappeared."""
     for entries in state.devices.values():
         yield from (entry for entry in entries.values() if entry.is_there)
-
-
-class _Allocated(msgspec.Struct):
-    minor: int
 
 
 class _Stored(msgspec.Struct):

@@ -34,4 +34,9 @@ class SloSettings(Settings, frozen=True, kw_only=True):
     node_series: Annotated[
         int, Meta(ge=0, description="with more nodes than this, Prometheus gets no series of single nodes")
     ] = 2000
-    shared_gpus: Annotated[bool, Meta(description="count koordinator.sh/gpu.shared, 100 for each healthy GPU")] = False
+    shared_gpus: Annotated[
+        bool,
+        Meta(
+            description="count koordinator.sh/gpu.shared, 100 for each healthy GPU: the webhook adds it to pods with GPUs"
+        ),
+    ] = True

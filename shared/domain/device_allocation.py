@@ -3,30 +3,19 @@
 Source: spec/scheduler-workloads.md 3.3, 3.8.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from shared.kube.json_text import read_json
+from shared.kube.allocated_devices import AnnotatedDevice, read_allocated_devices
 from shared.kube.quantity import BadQuantity, amounts
-
-
-class _Device(msgspec.Struct, omit_defaults=True):
-    minor: int
-    resources: dict[str, str] = {}
-    id: str = ""
-
-
-_Devices = dict[str, list[_Device]]
 
 
 def remaining_devices(held: str, used: Iterable[str]) -> str | None:
     """Returns the annotation of what is left; None where nothing is. One that cannot be read uses nothing."""
     try:
-        left: _Devices = read_json(held, _Devices)
-        amounts_left = {
-            (type_, device.minor): amounts(device.resources) for type_, devices in left.items() for device in devices
-        }
+        left = read_allocated_devices(held)
+        amounts_left = _amounts_of(left)
     except (msgspec.MsgspecError, BadQuantity):
         return held
     for text in used:
@@ -37,7 +26,9 @@ def remaining_devices(held: str, used: Iterable[str]) -> str | None:
                     there[name] = max(0, there[name] - size)
     remaining = {
         type_: [
-            msgspec.structs.replace(device, resources={name: str(size) for name, size in sizes.items()})
+            AnnotatedDevice(
+                device.minor, {name: str(size) for name, size in sizes.items()}, device.uuid or msgspec.UNSET
+            )
             for device in devices
             if any((sizes := amounts_left[type_, device.minor]).values())
         ]
@@ -47,11 +38,21 @@ def remaining_devices(held: str, used: Iterable[str]) -> str | None:
     return msgspec.json.encode(remaining).decode() if remaining else None
 
 
-def _amounts(text: str) -> list[tuple[tuple[str, int], dict[str, int]]]:
+def _amounts(text: str) -> Sequence[tuple[tuple[str, int], dict[str, int]]]:
     try:
-        read: _Devices = read_json(text, _Devices)
-        return [
-            ((type_, device.minor), amounts(device.resources)) for type_, devices in read.items() for device in devices
-        ]
+        return list(_amounts_of(read_allocated_devices(text)).items())
     except (msgspec.MsgspecError, BadQuantity):
-        return []
+        return ()
+
+
+def _amounts_of(by_type: Mapping[str, Iterable[AnnotatedDevice]]) -> dict[tuple[str, int], dict[str, int]]:
+    """Returns (type, minor) -> resource -> amount.
+
+    Raises:
+        BadQuantity: an amount is no quantity.
+    """
+    return {
+        (type_, device.minor): amounts(device.resources or {})
+        for type_, devices in by_type.items()
+        for device in devices
+    }

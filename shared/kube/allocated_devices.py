@@ -50,7 +50,7 @@ class AnnotatedDevice(msgspec.Struct, frozen=True):
 
 
 def read_allocated_devices(text: str) -> dict[str, tuple[AnnotatedDevice, ...]]:
-    """Returns the devices by type, in the order of the annotation.
+    """Returns the devices by type, in the order of the annotation. A missing minor is 0, as upstream reads it.
 
     Raises:
         msgspec.MsgspecError: the text is no such annotation.

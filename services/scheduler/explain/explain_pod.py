@@ -11,6 +11,7 @@ from services.scheduler.explain.explanation_text import Evaluation, Explanation,
 from services.scheduler.explain.pod_history import PodHistory
 from services.scheduler.framework.reasons import summary
 from services.scheduler.plugins.registry import text
+from shared.domain.device_requests import SHARED
 from shared.events import RecordedEvent
 from shared.events.scheduling import ClassEvaluated, CycleDecided, PlacementCompared, PodPlaced, PodUnschedulable
 
@@ -151,8 +152,21 @@ def _of_comparison(record: RecordedEvent, language: str) -> Evaluation:
 
 def _rejected(evaluated: ClassEvaluated, language: str) -> tuple[Rejection, ...]:
     return tuple(
-        Rejection(r.plugin, r.code, r.detail, r.nodes, text(r.code, r.detail, language)) for r in evaluated.rejected
+        Rejection(
+            r.plugin, r.code, r.detail, r.nodes, text(r.code, r.detail, language), _REMEDIES.get((r.code, r.detail), "")
+        )
+        for r in evaluated.rejected
     )
+
+
+_REMEDIES = {
+    (
+        "InsufficientResource",
+        SHARED,
+    ): f"the webhook adds {SHARED} to pods that request GPUs; nodes have it by the healthy"
+    " GPUs of their Device, unless KOORD_SLO_CONTROLLER_SHARED_GPUS is false"
+}
+"""(code, detail) of a reason -> where its cause is, if that is another service."""
 
 
 def _best(evaluated: ClassEvaluated) -> tuple[ScoredNode, ...]:

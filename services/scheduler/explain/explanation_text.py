@@ -20,13 +20,18 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Rejection(msgspec.Struct, frozen=True):
-    """The number of nodes that one plugin rejected for one reason, and the reason's text."""
+    """The number of nodes that one plugin rejected for one reason, and the reason's text.
+
+    Attributes:
+        remedy: what to look at, where the reason alone does not show it.
+    """
 
     plugin: str
     code: str
     detail: str
     nodes: int
     text: str
+    remedy: str = ""
 
 
 class ScoredNode(msgspec.Struct, frozen=True):
@@ -108,10 +113,10 @@ def _evaluation_lines(evaluation: Evaluation) -> list[str]:
         if before > 1:
             equals = f"{before} equal pods of the same cycle, which took their nodes first"
         lines.append(f"  evaluated before {equals}")
-    lines += [
-        f"  {rejection.nodes:>6}  {rejection.plugin}: {rejection.text}{_detail(rejection)}"
-        for rejection in evaluation.rejected
-    ]
+    for rejection in evaluation.rejected:
+        lines.append(f"  {rejection.nodes:>6}  {rejection.plugin}: {rejection.text}{_detail(rejection)}")
+        if rejection.remedy:
+            lines.append(f"          {rejection.remedy}")
     for best in evaluation.best:
         scores = ", ".join(f"{plugin} {score}" for plugin, score in best.plugin_scores.items())
         mark = "->" if best.node == evaluation.node else "  "

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from services.device_discovery.decide_inventory import takes_away
+from services.device_discovery.state import allocated_devices
+from services.scheduler.plugins.device_share.allocation_annotation import allocation_of
 from shared.agents.device_inventory import (
     BadInventory,
     DeviceCondition,
@@ -23,6 +25,7 @@ from shared.events.devices import (
     NodeDevicesReported,
 )
 from shared.events.intents import ObjectDesired
+from shared.kube.system_annotations import DEVICE_ALLOCATED
 from tests.support.discovery_log import BEGAN, DiscoveryLog, gpu, sick
 
 HALF = '{"gpu":[{"minor":1,"resources":{"koordinator.sh/gpu-core":"50"}}]}'
@@ -50,6 +53,14 @@ def test_a_first_inventory_records_each_device_and_the_node() -> None:
 
 def test_a_node_without_devices_leaves_no_event() -> None:
     assert started().records[-1].context == "cluster"
+
+
+def test_an_allocation_means_the_same_cards_here_and_to_the_scheduler() -> None:
+    """A missing minor is 0 for both; what cannot be read is no card for both."""
+    for text in ('{"gpu":[{}]}', '{"gpu":[{"minor":2},{"minor":1}],"rdma":null}', '{"gpu":[{"minor":"1"}]}', "{", HALF):
+        read = allocation_of({DEVICE_ALLOCATED: text})
+        assert allocated_devices(text) == tuple(sorted({f"{each.type}/{each.minor}" for each in read})), text
+    assert allocated_devices('{"gpu":[{}]}') == ("gpu/0",)
 
 
 def test_a_missing_card_has_disappeared_with_the_pods_that_had_it_and_appears_again() -> None:

@@ -23,6 +23,7 @@ from shared.events.quota import (
 )
 from shared.events.scheduling import CycleDecided, PodPlaced
 from shared.kube.pod import PodCondition
+from tests.support.device_machines import CORE, RATIO, SHARED, gpu_node, gpu_pod
 from tests.support.scheduling_world import World, metric, node, pod, thresholds, use
 
 
@@ -63,6 +64,21 @@ def test_a_bound_pod_is_explained_by_the_nodes_it_avoided() -> None:
     assert "1  LoadAwareScheduling: node(s) cpu usage exceed threshold" in shown
     assert "-> calm:" in shown
     assert "NodeResourcesFit" in shown
+
+
+def test_a_pod_that_no_node_takes_for_lack_of_shared_gpus_names_the_setting_that_counts_them() -> None:
+    world = World()
+    has_none = gpu_node("n").status.allocatable | {SHARED: "0"}
+    world.add_node(node("n", extra=has_none))
+    world.add_pod(gpu_pod("p", {CORE: "50", RATIO: "50", SHARED: "1"}))
+    world.read()
+    world.cycle()
+    explanation = explain(history_of(world, "p"))
+    assert explanation.evaluation is not None
+    remedies = [refusal.remedy for refusal in explanation.evaluation.rejected if refusal.detail == SHARED]
+    assert len(remedies) == 1
+    assert "KOORD_SLO_CONTROLLER_SHARED_GPUS" in remedies[0]
+    assert remedies[0] in render(explanation)
 
 
 def test_events_of_the_quota_ledger_about_a_pod_are_described() -> None:

@@ -8,6 +8,7 @@ from msgspec import structs
 from services.slo_controller.decide import AMOUNTS, METADATA, SPEC
 from services.slo_controller.overcommit import batch_resources
 from services.slo_controller.state.slo_state import NODES
+from shared.admission.pod.gpu_resources import expand_gpu_requests
 from shared.events.cluster import (
     NodeDeleted,
     NodeMetricObserved,
@@ -260,6 +261,23 @@ def test_device_resources_are_written_without_overcommitment() -> None:
     decided = cluster.decided(1)
     assert decided is not None
     assert decided.amounts["koordinator.sh/rdma"] == "100"
+
+
+def test_what_the_webhook_makes_of_a_request_for_gpus_a_node_with_gpus_has_by_default() -> None:
+    cluster = Cluster()
+    cluster.node()
+    resources = {"koordinator.sh/gpu-core": "100", "koordinator.sh/gpu-memory-ratio": "100"}
+    device = {"spec": {"devices": [{"type": "gpu", "health": True, "resources": resources}]}}
+    name = "devices.scheduling.koordinator.sh"
+    cluster.append("cluster", ObjectObserved(resource=name, name="n", uid="d", object=device))
+    decided = cluster.decided(1)
+    assert decided is not None
+    half = {"koordinator.sh/gpu": "50"}
+    container = {"name": "c", "resources": {"requests": dict(half), "limits": dict(half)}}
+    expand_gpu_requests({"spec": {"containers": [container]}})
+    requested = container["resources"]["requests"]  # type: ignore[index]
+    assert "koordinator.sh/gpu.shared" in requested
+    assert requested.keys() <= {resource for resource, size in decided.amounts.items() if size is not None}
 
 
 def test_zones_of_a_topology_get_their_part() -> None:

@@ -7,6 +7,7 @@ from services.scheduler.plugins.registry import text
 
 _UNREADABLE = re.compile(r"annotation (\S+) cannot be read: (.*); correct or remove it")
 _CUT_SHORT = "it is no JSON: its end is missing"
+_NO_VALUE = re.compile(r"it is no JSON: no value begins with ('.'|\".\"), character \d+", re.DOTALL)
 _OPERATOR = re.compile(r"(\w+)\.(selector|vfSelector): '(.*)' is no operator; .*")
 _SELECTORS = {"selector": "Selector", "vfSelector": "VFSelector"}
 _DEVICE_LABELS = {
@@ -30,4 +31,5 @@ def upstream_text(reason: Reason) -> str:
         where = f"invalid {_SELECTORS[operator[2]]} of DeviceHint, deviceType: {operator[1]}"
         return f'{where}, err: "{operator[3]}" is not a valid label selector operator'
     fault = "unexpected end of JSON input" if fault == _CUT_SHORT else fault
+    fault = _NO_VALUE.sub(r"invalid character \1 looking for beginning of value", fault)
     return f"invalid {_DEVICE_LABELS[name]} annotation, err: {fault}" if name in _DEVICE_LABELS else fault

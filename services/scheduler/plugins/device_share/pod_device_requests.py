@@ -215,14 +215,14 @@ def _annotation(notes: Mapping[str, str], name: str, kind: type[T]) -> T | None:
 
 
 def _fault(text: str, error: msgspec.MsgspecError) -> str:
-    """Returns what is wrong; a fault of syntax in upstream's words, which name the character."""
+    """Returns what is wrong; of a fault of syntax the character and its place."""
     try:
         json.loads(text)
     except json.JSONDecodeError as syntax:
         if syntax.pos >= len(text.rstrip()):
             return "it is no JSON: its end is missing"
         if syntax.msg == "Expecting value":
-            return f"invalid character {text[syntax.pos]!r} looking for beginning of value"
+            return f"it is no JSON: no value begins with {text[syntax.pos]!r}, character {syntax.pos + 1}"
     except RecursionError:
         pass  # nested too deeply for this parser: the words of the other one
     return field_fault(error)
