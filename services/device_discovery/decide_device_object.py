@@ -24,11 +24,12 @@ from shared.kube.resource_names import DEVICES, KUBERNETES_EVENTS
 
 
 def decide_node(state: DiscoveryState, node: str, now_ns: int, *, is_own: bool = True) -> list[Draft]:
-    """Returns the desired Device of a node where it differs from the newest one, or the end of a node that was deleted
-    or has moved to another shard.
+    """Returns the desired Device of a node where it differs from the newest one, or the end of a node that was
+    deleted or has moved to another shard.
 
-    Nothing is desired of a node that has moved: what is recorded of it is of an earlier time, and what was desired stays
-    in force until the other shard desires something else. A node that came back is recorded anew with its next inventory.
+    Nothing is desired of a node that has moved: what is recorded of it is of an earlier time, and what was desired
+    stays in force until the other shard desires something else. A node that came back is recorded anew with its next
+    inventory.
 
     Args:
         is_own: the node belongs to this shard, by the number of shards.

@@ -32,8 +32,8 @@ class IntentIndex:
     that it answers, so `early_outcomes` keeps such outcomes until their intents arrive.
 
     The shards of one service may desire the same fields of an object: a node changed shards with their number. Of these
-    desired states the one that was recorded last counts. It is chosen among the newest of each shard, so that the choice
-    does not depend on the order in which the shards are read.
+    desired states the one that was recorded last counts. It is chosen among the newest of each shard, so that the
+    choice does not depend on the order in which the shards are read.
 
     Attributes:
         one_shots, desired: intents without an outcome, oldest first within a context; of desired states only the
@@ -51,8 +51,8 @@ class IntentIndex:
         refused: the outcomes of intents that their contexts may not carry, until they are recorded.
         early_outcomes: outcomes read before their intents.
         field_groups: derived from `newest`: its field groups by object.
-        outranked: derived from `newest` and `desired_ns`: newest desired states of a shard beside a later one of another
-            shard, which counts in their place. They are never written.
+        outranked: derived from `newest` and `desired_ns`: newest desired states of a shard beside a later one of
+            another shard, which counts in their place. They are never written.
         queues: derived from `one_shots` and `desired`: intents by object; those of one context run in this order.
     """
 
@@ -83,7 +83,7 @@ class IntentIndex:
             self._enqueue(cause, event)
 
     def add_desired(self, cause: Cause, event: DesiredState, at_ns: int) -> None:
-        """Adds a desired state, recorded at an instant, as the newest of its field group, and supersedes the one before."""
+        """Adds a desired state, recorded at an instant, as the newest of its field group; supersedes the one before."""
         group = field_group(cause.context, event)
         self._supersede(group)
         if _family(cause.context):

@@ -147,8 +147,8 @@ class NodeDevicesRemoved(Event, frozen=True, tag="koord.devices.NodeDevicesRemov
     """A node is gone from the cluster, and its inventories no longer hold. Its Device goes with it.
 
     Attributes:
-        moved: it is not gone: after a change of the number of shards another one takes its inventories. Its Device stays
-            as it was desired here until that shard desires it.
+        moved: it is not gone: after a change of the number of shards another one takes its inventories. Its Device
+            stays as it was desired here until that shard desires it.
     """
 
     KEY: ClassVar[str] = "node"

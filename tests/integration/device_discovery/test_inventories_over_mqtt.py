@@ -118,7 +118,7 @@ async def test_a_node_changes_shards_with_their_number_and_its_device_is_desired
     name = next(name for name in NODES if shard_of(name, SHARDS) == 1)
 
     async def of(on: IngestSystem, shard: int) -> list[tuple[str, bool]]:
-        """What a shard recorded of the node as a whole, and whether its Device is desired to exist or the node moved."""
+        """Returns what a shard recorded: that the Device is desired to exist or not, and that the node moved."""
         found = await on.events(f"devices-{shard}", ObjectDesired, NodeDevicesRemoved)
         return [
             ("desired", each.body is not None) if isinstance(each, ObjectDesired) else ("moved", each.moved)

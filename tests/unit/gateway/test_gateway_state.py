@@ -136,18 +136,18 @@ def test_a_shard_takes_over_what_another_one_desired_before(order: list[str]) ->
     log = Log()
     old = log.append("devices-0", device("H100"), at_ns=100)
     new = log.append("devices-1", device("H800"), at_ns=200)
-    elsewhere = log.append("devices-0", device("A100", "n2"), at_ns=100)
+    other_node = log.append("devices-0", device("A100", "n2"), at_ns=100)
     log.append("cluster", Draft(applied(device("H100")), old))
     state = state_after(log.in_order(order))
     assert list(state.intents.outranked) == [old]
     assert state.intents.newest_of(ObjectRef(DEVICES, "n1")) == [new]
-    assert state.intents.newest_of(ObjectRef(DEVICES, "n2")) == [elsewhere]
+    assert state.intents.newest_of(ObjectRef(DEVICES, "n2")) == [other_node]
     (outcome,) = superseded_outcomes(state, ())
     assert (outcome.cause, outcome.event) == (old, superseded(device("H100")))
     assert not superseded_outcomes(state, (old,)), "it is being written"
     log.append("cluster", outcome)
     state = state_after(log.in_order(order))
-    assert (list(state.intents.desired), list(state.intents.applied)) == ([new, elsewhere], [])
+    assert (list(state.intents.desired), list(state.intents.applied)) == ([new, other_node], [])
     assert not state.intents.outranked
     back = log.append("devices-0", device("H20"), at_ns=300)
     state = state_after(log.in_order(order))
@@ -398,7 +398,7 @@ CONTEXTS = ["cluster", "scheduling", "slo", "devices-0", "devices-1"]
 
 @st.composite
 def histories(draw: st.DrawFn) -> Log:
-    """Contexts of intents, two of them shards, and a `cluster` that answers them at any later time, perhaps twice, perhaps never."""
+    """Contexts of intents, two of them shards, and a `cluster` that answers them later: once, twice or never."""
     log = Log()
     intents: list[tuple[Cause, Intent]] = []
     for _ in range(draw(st.integers(1, 25))):
