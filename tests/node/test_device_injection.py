@@ -100,7 +100,7 @@ async def there(real_node: RealNode, locks: None, tmp_path_factory: pytest.TempP
         "HAMI_CORE_LIBRARY": str(folder / "vgpu/libvgpu.so"),
         "POD_RESOURCES_PROXY": str(folder / "proxy"),
     }
-    more = {"slo-controller": {}, "device-discovery": {}}
+    more: dict[str, dict[str, str]] = {"slo-controller": {}, "device-discovery": {}}
     async with site(real_node, folder, agent, more) as running:
 
         async def amounts() -> dict[str, str]:

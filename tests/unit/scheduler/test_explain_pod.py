@@ -68,7 +68,7 @@ def test_a_bound_pod_is_explained_by_the_nodes_it_avoided() -> None:
 
 def test_a_pod_that_no_node_takes_for_lack_of_shared_gpus_names_the_setting_that_counts_them() -> None:
     world = World()
-    has_none = gpu_node("n").status.allocatable | {SHARED: "0"}
+    has_none = {**(gpu_node("n").status.allocatable or {}), SHARED: "0"}
     world.add_node(node("n", extra=has_none))
     world.add_pod(gpu_pod("p", {CORE: "50", RATIO: "50", SHARED: "1"}))
     world.read()
