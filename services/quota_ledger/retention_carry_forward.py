@@ -1,5 +1,5 @@
-"""The events that outlast their partition in `quota`: the newest desired states, the settings, and the balances as a
-whole.
+"""The events that outlast their partition in `quota`: the newest desired states, evictions without an outcome, the
+settings, and the balances as a whole.
 
 A balance is a sum over the whole log: it is carried forward as opening balances, exact after the last dropped event.
 """
@@ -17,19 +17,21 @@ from shared.log.retention_carry_forward import CarryForward, Holds, Kept, Openin
 
 
 def subject(record: RecordedEvent) -> Hashable:
-    """Returns the object of a desired state, or the pod of an eviction; of all else there is one."""
+    """Returns the object of a desired state, or the seq of an eviction, each of which has an outcome of its own; of all
+    else there is one.
+    """
     match record.event:
         case FieldsDesired(resource=resource, name=name, fields=fields):
             return resource, name, fields
         case ObjectDesired(resource=resource, name=name):
             return resource, name, ""
-        case EvictionRequested(pod_uid=uid):
-            return EvictionRequested, uid
+        case EvictionRequested():
+            return EvictionRequested, record.seq
     return type(record.event)
 
 
 def holds(state: LedgerState, _: Kept) -> Holds:
-    """Returns the test of an event by the State: the newest patch of an object, an eviction of a pod that is there."""
+    """Returns the test of an event by the State: the newest patch of an object, an eviction without an outcome."""
     patches = state.published.patches
 
     def still_holds(record: RecordedEvent) -> bool:
@@ -42,9 +44,8 @@ def holds(state: LedgerState, _: Kept) -> Holds:
             case ObjectDesired(resource=resource, name=name):
                 patch = patches.get(f"{resource}/{name}{CREATED}")
                 return patch is not None and patch.at_ns == record.at_ns
-            case EvictionRequested(pod_uid=uid):
-                entry = state.pods.entries.get(uid)
-                return entry is not None and entry.observed is not None
+            case EvictionRequested():
+                return record.seq in state.evictions.requested
         return True
 
     return still_holds

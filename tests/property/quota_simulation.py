@@ -15,7 +15,7 @@ from services.quota_ledger.accounting.ledger_projection import LedgerProjection
 from services.quota_ledger.accounting.verify_invariants_by_replay import checked, holds
 from services.quota_ledger.decide.admission import limit_of
 from services.quota_ledger.decide.charge import charge
-from services.quota_ledger.decide.decide_ledger_events import postings, runtimes, structure
+from services.quota_ledger.decide.decide_ledger_events import overuse, postings, runtimes, structure
 from services.quota_ledger.decide.pod_changes import MAX_PODS
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state.ledger_state import FOLDED, LedgerState
@@ -46,6 +46,7 @@ from shared.events.cluster import (
     ObjectDeleted,
     PodBound,
     PodDeleted,
+    PodEvicted,
     PodObserved,
 )
 from shared.events.intents import EvictionRequested
@@ -75,8 +76,9 @@ class Waiting(NamedTuple):
 class World:
     """All of it."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, settings: LedgerSettings = SETTINGS) -> None:
         self.chance = random.Random(seed)
+        self.settings = settings
         self.logs: dict[str, list[RecordedEvent]] = {context: [] for context in CONTEXTS}
         self.now_ns = START_NS
         self.projection = LedgerProjection()  # the ledger's log at its head
@@ -84,6 +86,7 @@ class World:
         self.bound: dict[str, str] = {}
         self.bound_by_others: set[str] = set()  # pods that another scheduler has bound
         self.answered: set[int] = set()  # placements (`scheduling` seq) with an outcome
+        self.ended: set[Cause] = set()  # evictions with an outcome
         self.requested: set[tuple[int, str]] = set()  # (cycle, uid) whose charge was requested
         self.epoch = 0
         self.made = 0
@@ -120,7 +123,7 @@ class World:
         if isinstance(event, PodCharged) and event.epoch and before is not None and not before.charged:
             self.charged += 1
             info = self.projection.trees[before.tree].quotas[before.quota]
-            over = exceeding(info.used, limit_of(info, SETTINGS.admission()))
+            over = exceeding(info.used, limit_of(info, self.settings.admission()))
             assert before.quota in RESERVED or not over, f"{record} exceeds {before.quota}"  # I17
 
     def read(self, state: LedgerState | SchedulerState, context: str, most: int) -> None:
@@ -143,7 +146,7 @@ class World:
         """A new leader: its own log to the head, the others as far as chance has it; from a snapshot, or from the first
         event.
         """
-        state = SETTINGS.new_state()
+        state = self.settings.new_state()
         old: LedgerState | None = getattr(self, "ledger", None)
         if old is not None and self.chance.random() < 0.5:
             state.restore(old.encode())
@@ -151,7 +154,8 @@ class World:
         self.read(state, "quota", 10**6)
         self.catch_up(state, "quota")
         self.sync_ledger(
-            WriterStarted(epoch=self.now_ns, release="0"), ConfigApplied(source="", digest="", text=SETTINGS.text())
+            WriterStarted(epoch=self.now_ns, release="0"),
+            ConfigApplied(source="", digest="", text=self.settings.text()),
         )
 
     def sync_ledger(self, *events: Event) -> None:
@@ -163,7 +167,7 @@ class World:
     def book(self) -> None:
         """As the service does, with other logs read between its appends."""
         ledger = self.ledger
-        while drafts := structure(ledger, SETTINGS):
+        while drafts := structure(ledger, self.settings):
             self.sync_ledger(*(draft.event for draft in drafts))
             self.lag(ledger)
         while True:
@@ -173,6 +177,7 @@ class World:
             self.sync_ledger(*(draft.event for draft in runtimes(ledger)))
             self.lag(ledger)
             if is_all:
+                self.sync_ledger(*(draft.event for draft in overuse(ledger, self.settings, self.now_ns)))
                 return
 
     def serve(self) -> None:
@@ -189,7 +194,7 @@ class World:
         ready = [one for one in arrived if all(read.get(name, 0) >= one.seen.get(name, 0) for name in CONTEXTS)]
         if not ready:
             return
-        drafts, answers = charge(self.ledger, ready, SETTINGS.admission())
+        drafts, answers = charge(self.ledger, ready, self.settings.admission())
         self.sync_ledger(*(draft.event for draft in drafts))
         for answer in answers:
             self.late += answer.late
@@ -299,20 +304,23 @@ class World:
     def evict(self) -> None:
         """A pod whose eviction is requested goes, or its budget lets it stay."""
         open_ = [
-            record
-            for record in self.logs["scheduling"]
-            if isinstance(record.event, EvictionRequested) and record.seq not in self.answered
+            (cause, record.event)
+            for context in ("scheduling", "quota")
+            for record in self.logs[context]
+            if isinstance(record.event, EvictionRequested) and (cause := Cause(context, record.seq)) not in self.ended
         ]
+        uids = [wish.pod_uid for cause, wish in open_ if cause.context == "quota"]
+        assert len(uids) == len(set(uids)), "the ledger repeats a request that has no outcome"
         if not open_:
             return
-        record = self.chance.choice(open_)
-        self.answered.add(record.seq)
-        wish = record.event
-        assert isinstance(wish, EvictionRequested)
+        cause, wish = self.chance.choice(open_)
+        self.ended.add(cause)
         if self.chance.random() < 0.3:
-            refused = EvictionRejected(pod=wish.pod, pod_uid=wish.pod_uid, reason="budget")
-            self.say("cluster", refused, cause=Cause("scheduling", record.seq))
-        elif wish.pod_uid in self.pods:
+            self.say("cluster", EvictionRejected(pod=wish.pod, pod_uid=wish.pod_uid, reason="budget"), cause=cause)
+            return
+        node = self.bound.get(wish.pod_uid, "")
+        self.say("cluster", PodEvicted(pod=wish.pod, pod_uid=wish.pod_uid, node=node), cause=cause)
+        if wish.pod_uid in self.pods:
             self._lose(wish.pod_uid)
 
     def carry_out(self) -> None:

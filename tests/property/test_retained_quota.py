@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from services.gateway.service import SERVICE as GATEWAY
 from services.quota_ledger.accounting.verify_invariants_by_replay import holds, verify
 from services.quota_ledger.service import SERVICE as LEDGER
+from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state.ledger_state import LedgerState
 from services.scheduler.configuration import config_of
 from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
@@ -36,7 +37,7 @@ class RetainedWorld(World):
     def __init__(self, seed: int) -> None:
         self.growing = GrowingLog((GATEWAY, LEDGER, SCHEDULER))
         self.random = Random(seed)
-        super().__init__(seed)
+        super().__init__(seed, LedgerSettings(revoke=True, revoke_after_s=2))
 
     def say(
         self, context: str, *events: Event, cause: Cause | None = None, seen: dict[str, int] | None = None
@@ -57,6 +58,8 @@ def grown(seed: int) -> RetainedWorld:
     world = RetainedWorld(seed)
     for _ in range(160):
         world.step()
+        if world.random.random() < 0.2:
+            world.random.choice((world.create, world.bind_by_others, world.amend))()  # overuse, and so evictions
         if world.random.random() < 0.05:
             world.drop()
     return world

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import msgspec
+
 from services.quota_ledger.accounting.verify_invariants_by_replay import holds
 from services.quota_ledger.decide.decide_ledger_events import caught_up
 from services.quota_ledger.settings import LedgerSettings
@@ -43,6 +45,12 @@ def pod(name: str, of: str, cpu: str, at: str = "", phase: str = "Pending", prio
     return observed(
         kept_pod(name, namespace="ns", labels=labels, requests=request, phase=phase, node_name=at, priority=priority)
     )
+
+
+def labelled(event: PodObserved, **labels: str) -> PodObserved:
+    body = event.object
+    metadata = msgspec.structs.replace(body.metadata, labels={**(body.metadata.labels or {}), **labels})
+    return msgspec.structs.replace(event, object=msgspec.structs.replace(body, metadata=metadata))
 
 
 class Logs:

@@ -22,7 +22,7 @@ def overuse_events(state: LedgerState, settings: LedgerSettings, now_ns: int) ->
     """Yields the starts and ends of overuse, and revocations that are due; nothing unless revocation is on."""
     if not settings.revoke:
         return
-    projection = state.projection
+    projection, requested = state.projection, state.evictions.pods()
     for name, tree in sorted(projection.trees.items()):
         for info in tree.quotas.values():
             if info.name in (ROOT, *RESERVED):
@@ -34,7 +34,7 @@ def overuse_events(state: LedgerState, settings: LedgerSettings, now_ns: int) ->
             elif clock is not None and not exceeded:
                 yield OveruseEnded(quota=info.name, at_ns=now_ns, tree=name)
             elif clock is not None:
-                yield from _revocation(state, settings, now_ns, info, clock)
+                yield from _revocation(state, settings, now_ns, info, clock, requested)
 
 
 def is_overdue(since_ns: int, now_ns: int, delay_ns: int) -> bool:
@@ -43,9 +43,16 @@ def is_overdue(since_ns: int, now_ns: int, delay_ns: int) -> bool:
 
 
 def _revocation(
-    state: LedgerState, settings: LedgerSettings, now_ns: int, info: QuotaInfo, clock: OveruseClock
+    state: LedgerState,
+    settings: LedgerSettings,
+    now_ns: int,
+    info: QuotaInfo,
+    clock: OveruseClock,
+    requested: frozenset[str],
 ) -> Iterator[Event]:
-    """Pods that are terminating already count as gone: they are not evicted again, and nothing in their place."""
+    """Pods that are terminating, or whose eviction is requested and has no outcome, count as gone: they are not evicted
+    again, and nothing in their place.
+    """
     if not is_overdue(clock.since_ns, now_ns, int(settings.revoke_after_s * 1e9)):
         return
     charged: list[Candidate] = []
@@ -55,14 +62,14 @@ def _revocation(
         attached, pod = entry.attached, entry.observed
         if attached is None or pod is None or not attached.charged:
             continue
-        if pod.terminating:
+        if pod.terminating or uid in requested:
             used = sub(used, attached.request)
             continue
         started_s = entry.started_s or now_ns / SECOND
         charged.append(Candidate(uid, attached.request, pod.priority, started_s, attached.preemptible))
     if not exceeding(used, info.runtime):
         return
-    chosen = victims(used, info.runtime, lots_of(state, charged))
+    chosen = victims(used, info.runtime, lots_of(state, charged, requested))
     pods = tuple(uid for lot in chosen for uid in lot.uids())
     yield RevocationDecided(
         quota=info.name, runtime=info.runtime, used=dict(info.used), pods=pods, at_ns=now_ns, tree=clock.tree

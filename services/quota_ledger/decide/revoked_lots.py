@@ -8,7 +8,7 @@
 Source: spec/quota.md 6.4; spec/scheduler-workloads.md 2.1.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from services.quota_ledger.pods.running_gangs import RunningGangs
@@ -62,8 +62,12 @@ class Lot(NamedTuple):
         yield from self.others
 
 
-def lots_of(state: LedgerState, charged: Iterable[Candidate]) -> list[Lot]:
-    """Returns the pods of a quota as they may be revoked."""
+def lots_of(state: LedgerState, charged: Iterable[Candidate], leaving: Collection[str] = ()) -> list[Lot]:
+    """Returns the pods of a quota as they may be revoked.
+
+    Args:
+        leaving: uids of pods whose eviction is requested, which count no more as members of their gangs.
+    """
     entries = state.pods.entries
     candidates = sorted(charged, key=Candidate.importance)
     gang_of = {
@@ -71,7 +75,7 @@ def lots_of(state: LedgerState, charged: Iterable[Candidate]) -> list[Lot]:
     }
     if not gang_of:
         return [Lot((each,), each.importance()) for each in candidates if each.preemptible]
-    gangs = RunningGangs(entries, state.pod_groups)
+    gangs = RunningGangs(entries, state.pod_groups, leaving)
     singles: list[Lot] = []
     rest: dict[tuple[str, ...], list[Candidate]] = {}
     spare: dict[str, int] = {}

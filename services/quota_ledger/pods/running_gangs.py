@@ -1,6 +1,6 @@
 """The running members of gangs, for revocation: a gang that runs with fewer than its minimum only holds its nodes."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from services.quota_ledger.pods.pod_table import PodEntry
 from shared.domain.gang import GangSettings, gangs_that_end_together
@@ -13,11 +13,17 @@ class RunningGangs:
         running: id -> uids of the members that are on a node or charged, and neither ended nor terminating.
     """
 
-    def __init__(self, entries: Mapping[str, PodEntry], pod_groups: Mapping[str, GangSettings | None]) -> None:
+    def __init__(
+        self,
+        entries: Mapping[str, PodEntry],
+        pod_groups: Mapping[str, GangSettings | None],
+        leaving: Collection[str] = (),
+    ) -> None:
         """Reads all pods once.
 
         Args:
             pod_groups: id of a gang -> the settings of its PodGroup; they replace those that members declare.
+            leaving: uids of members whose eviction is requested; they run no more.
         """
         self._settings: dict[str, GangSettings | None] = {}
         self.running: dict[str, list[str]] = {}
@@ -27,7 +33,7 @@ class RunningGangs:
             if self._settings.get(pod.gang) is None:  # of the members, the first that declares any
                 self._settings[pod.gang] = pod.gang_settings
             is_charged = entry.attached is not None and entry.attached.charged
-            if (pod.bound or is_charged) and not pod.ended and not pod.terminating:
+            if (pod.bound or is_charged) and not pod.ended and not pod.terminating and uid not in leaving:
                 self.running.setdefault(pod.gang, []).append(uid)
         self._settings.update(pod_groups)
 

@@ -13,24 +13,30 @@ from services.quota_ledger.pods.observed_pod import ObservedPod
 from services.quota_ledger.state.fold_pods import PodFold
 from services.quota_ledger.state.fold_quotas import QuotaFold, namespaces_of
 from services.quota_ledger.state.ledger_state_fields import ObjectError, Placement, QuotaObject
+from services.quota_ledger.state.open_evictions import OpenEvictions
 from services.quota_ledger.state.profile_resources import ProfilesSnapshot
 from services.quota_ledger.state.published_status import PublishedPatch
 from shared.domain.amounts import Amounts
 from shared.domain.gang import GangSettings, settings_of_pod_group
-from shared.events import Event, RecordedEvent
+from shared.events import Cause, Event, RecordedEvent
 from shared.events.cluster import (
     BindFailed,
     BindRejected,
     BindSuppressed,
+    EvictionFailed,
+    EvictionRejected,
+    EvictionSuppressed,
+    IntentRefused,
     MissingPermission,
     NodeDeleted,
     NodeObserved,
     ObjectDeleted,
     ObjectObserved,
     PodDeleted,
+    PodEvicted,
     PodObserved,
 )
-from shared.events.intents import FieldsDesired, ObjectDesired
+from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.log import WriterStarted
 from shared.events.quota import (
     BalancesOpened,
@@ -64,18 +70,27 @@ QUOTA_EVENTS = (QuotaDeclared, QuotaUpdated, QuotaReparented, QuotaDeleted)
 FOLDED: dict[str, tuple[type[Event], ...]] = {
     "cluster": (
         NodeObserved, NodeDeleted, PodObserved, PodDeleted, ObjectObserved, ObjectDeleted, BindRejected, BindFailed, BindSuppressed,
-        MissingPermission,
+        MissingPermission, PodEvicted, EvictionRejected, EvictionFailed, EvictionSuppressed, IntentRefused,
     ),
     "scheduling": (WriterStarted, PodPlaced, PlacementReserved, PlacementReleased, CycleDecided),
-    "quota": (*OWN, BalancesOpened, FieldsDesired, ObjectDesired),
+    "quota": (*OWN, BalancesOpened, EvictionRequested, FieldsDesired, ObjectDesired),
 }  # fmt: skip
 """Context -> event types that are folded."""
+
+_EVICTION_OUTCOMES = (
+    PodEvicted,
+    EvictionRejected,
+    EvictionFailed,
+    EvictionSuppressed,
+    MissingPermission,
+    IntentRefused,
+)
 
 
 class LedgerState(QuotaFold, PodFold):
     """A fold over `cluster`, `scheduling` and `quota`; `StateFields` lists its fields."""
 
-    SCHEMA: ClassVar[int] = 9
+    SCHEMA: ClassVar[int] = 10
 
     def __init__(self, *, scales_min: bool = True, guarantees: bool = False, default_group: bool = True) -> None:
         super().__init__(scales_min=scales_min, guarantees=guarantees, default_group=default_group)
@@ -86,7 +101,7 @@ class LedgerState(QuotaFold, PodFold):
         """Folds one event."""
         match record.context:
             case "quota":
-                self._own(record.event)
+                self._own(record.event, record.seq)
                 self.published.apply(record)
             case "scheduling":
                 self._scheduling(record)
@@ -114,6 +129,8 @@ class LedgerState(QuotaFold, PodFold):
                 if each.observed is not None
             },
             placements=self.placements,
+            evictions=sorted(self.evictions.requested.items()),
+            early_evictions=sorted(self.evictions.early),
             cycle_saw=self.cycle_saw,
             epoch=self.epoch,
             cycle=self.cycle,
@@ -125,6 +142,7 @@ class LedgerState(QuotaFold, PodFold):
         snapshot = msgspec.msgpack.decode(data, type=StateSnapshot)
         self.positions, self.cycle_saw = snapshot.positions, snapshot.cycle_saw
         self.epoch, self.cycle = snapshot.epoch, snapshot.cycle
+        self.evictions = OpenEvictions(dict(snapshot.evictions), dict.fromkeys(snapshot.early_evictions))
         self.objects, self.nodes, self.placements = snapshot.objects, snapshot.nodes, snapshot.placements
         self.pod_groups, self.quota_objects = snapshot.pod_groups, snapshot.quota_objects
         self.object_errors, self.present_numbers = snapshot.object_errors, snapshot.present_numbers
@@ -138,12 +156,13 @@ class LedgerState(QuotaFold, PodFold):
         self._check_all()
 
     def history_begins(self, context: str, seq: int) -> None:
-        """Compares every pod and quota with the opening balances once all of these are folded, and drops placements of
-        pods that were gone before `cluster` begins.
+        """Compares every pod and quota with the opening balances once all of these are folded; drops placements of pods
+        that were gone before `cluster` begins, and outcomes of evictions that have left `quota`.
         """
         if context == "cluster":
             self._cluster_begins(seq)
         if context == "quota":
+            self.evictions.begin(seq)
             self._roots = None
             self.structure_changes += 1
             self._check_all()
@@ -182,8 +201,15 @@ class LedgerState(QuotaFold, PodFold):
                 | MissingPermission(pod_uid=uid)
             ):
                 self._bind_rejected(uid, record.cause)
+        if isinstance(record.event, _EVICTION_OUTCOMES) and record.event.pod_uid:
+            self._eviction_ended(record.cause)
 
-    def _own(self, event: Event) -> None:
+    def _eviction_ended(self, cause: Cause | None) -> None:
+        # Of the ledger's intents only evictions are about a pod.
+        if cause is not None and cause.context == "quota":
+            self.evictions.end(cause.seq, self.positions.get("quota", 0))
+
+    def _own(self, event: Event, seq: int) -> None:
         # A quota that moves or goes concerns the accounts above it before the event and after it.
         before = self.projection.lookup.quotas.get(event.quota) if isinstance(event, QUOTA_EVENTS) else None
         if not isinstance(event, RuntimeRecomputed):  # it names the same quotas before and after
@@ -198,6 +224,8 @@ class LedgerState(QuotaFold, PodFold):
                 self._check_quota(name)
             case PodAttached() | PodCharged() | PodChargeReverted() | PodReleased() | PodResized() | PodMoved():
                 self._check_pod(event.pod_uid)
+            case EvictionRequested(pod_uid=uid):
+                self.evictions.request(seq, uid)
 
     def _quota_changed(self, name: str, before: DeclaredQuota | None) -> None:
         """Checks the pods that the quota has or may get: by their label, by their namespace, or all that had none."""
@@ -221,6 +249,7 @@ class StateSnapshot(msgspec.Struct, frozen=True):
 
     Attributes:
         pods: uid -> (namespace/name, started_s, since, the rest of its object).
+        evictions, early_evictions: as in `OpenEvictions`.
     """
 
     positions: dict[str, int]
@@ -235,6 +264,8 @@ class StateSnapshot(msgspec.Struct, frozen=True):
     nodes: dict[str, Amounts]
     pods: dict[str, tuple[str, float, int, ObservedPod]]
     placements: dict[str, Placement]
+    evictions: list[tuple[int, str]]
+    early_evictions: list[int]
     cycle_saw: int
     epoch: int
     cycle: int

@@ -6,6 +6,7 @@ import msgspec
 
 from services.quota_ledger.accounting.ledger_projection import LedgerProjection
 from services.quota_ledger.pods.pod_table import PodTable
+from services.quota_ledger.state.open_evictions import OpenEvictions
 from services.quota_ledger.state.profile_resources import ProfileResources
 from services.quota_ledger.state.published_status import PublishedStatus
 from shared.domain.amounts import Amounts
@@ -69,6 +70,7 @@ class StateFields:
         pod_groups: id of a gang -> the settings of its PodGroup; None where its minimum is unreadable.
         epoch, cycle: of the scheduler's newest WriterStarted and CycleDecided. A request of an earlier epoch, or of a
             cycle that is decided, is late.
+        evictions: the ledger's eviction requests without an outcome.
         pods_to_update: uids of pods whose attachment or charge differs from the desired one.
         quotas_to_update: names of quotas whose declaration may differ from the recorded one.
         structure_changes, structure_decided_at: number of changes to quotas and their objects in this process, and the
@@ -90,6 +92,7 @@ class StateFields:
         self.pod_groups: dict[str, GangSettings | None] = {}
         self.nodes: dict[str, Amounts] = {}
         self.placements: dict[str, Placement] = {}
+        self.evictions = OpenEvictions()
         self.cycle_saw = 0
         self.epoch = 0
         self.cycle = 0

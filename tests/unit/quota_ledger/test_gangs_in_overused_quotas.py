@@ -1,6 +1,5 @@
 """Revocation takes a gang as a whole, or only members beyond its minimum."""
 
-import msgspec
 import pytest
 
 from services.quota_ledger.settings import LedgerSettings
@@ -13,7 +12,7 @@ from shared.events.quota import RevocationDecided
 from shared.kube.elastic_quota import PREEMPTIBLE
 from shared.kube.instants import SECOND
 from shared.kube.resource_names import POD_GROUPS
-from tests.support.quota_logs import Logs, node, pod, quota
+from tests.support.quota_logs import Logs, labelled, node, pod, quota
 
 
 def overused(*events: Event) -> Logs:
@@ -32,12 +31,6 @@ def revoked(logs: Logs) -> tuple[list[str], list[Event]]:
     evicted = [event.pod_uid for event in events if isinstance(event, EvictionRequested)]
     assert list(decided.pods) == evicted
     return evicted, events
-
-
-def labelled(observed: PodObserved, **labels: str) -> PodObserved:
-    body = observed.object
-    metadata = msgspec.structs.replace(body.metadata, labels={**(body.metadata.labels or {}), **labels})
-    return msgspec.structs.replace(observed, object=msgspec.structs.replace(body, metadata=metadata))
 
 
 def member(name: str, of: str = "a", cpu: str = "2", gang: str = "train", priority: int = 0) -> PodObserved:
