@@ -11,6 +11,7 @@ from services.gateway.effects.read_back_confirmations import Confirmations
 from services.gateway.effects.spend_budget_or_pause_eviction import EvictionPauses
 from services.gateway.kube_api.client import KubeApi
 from services.gateway.kube_api.resources import PODS
+from services.quota_ledger.state.open_evictions import OpenEvictions
 
 
 def given_up_for_good() -> AbstractContextManager[Any]:
@@ -60,7 +61,13 @@ def evictions_before_an_observed_binding_have_no_node() -> AbstractContextManage
     return patch.object(EvictionPauses, "_forget_observed_bindings", lambda self, _state: self._bound.clear())
 
 
+def revoked_pods_are_requested_again() -> AbstractContextManager[Any]:
+    """The ledger repeats an eviction that waits for its outcome."""
+    return patch.object(OpenEvictions, "pods", lambda _self: frozenset())
+
+
 EFFECT_MUTATIONS = (
+    revoked_pods_are_requested_again,
     evictions_before_an_observed_binding_have_no_node,
     desired_states_outlast_their_object,
     given_up_for_good,

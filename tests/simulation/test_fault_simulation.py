@@ -21,6 +21,7 @@ SEEDS_OF_A_MUTATION = 120
 """Each fault that is put back is found within so many seeds; most of them within ten."""
 
 FINDS_IT = {
+    "revoked_pods_are_requested_again": 33,
     "claims_have_two_volumes": 1,
     "pods_are_bound_before_their_volumes": 1,
     "volumes_are_given_to_their_claims_for_ever": 1,

@@ -142,11 +142,16 @@ def _split_zones(world: World, _step: Step) -> None:
         world.api.put(resource_names.NODE_TOPOLOGIES, name, {**body, "metadata": metadata})
 
 
-def _raise_quota(world: World, step: Step) -> None:
+def _set_max(world: World, step: Step) -> None:
     key = f"{cluster_objects.NAMESPACE}/{step.target}"
     quota = world.api.objects[resource_names.QUOTAS][key]
     spec = {**quota["spec"], "max": {**quota["spec"]["max"], "cpu": str(step.number)}}
     world.api.put(resource_names.QUOTAS, key, {**quota, "spec": spec})
+
+
+def _lower_quota(world: World, step: Step) -> None:
+    _watch_evictions(world)
+    _set_max(world, step)
 
 
 def _add_node(world: World, step: Step) -> None:
@@ -171,7 +176,8 @@ CLIENT_STEPS: Mapping[str, Callable[[World, Step], None]] = {
     "create-claim": _create_claim,
     "delete-claim": _delete_claim,
     "split-zones": _split_zones,
-    "raise-quota": _raise_quota,
+    "raise-quota": _set_max,
+    "lower-quota": _lower_quota,
     "add-node": _add_node,
 }
 """Name -> what it does."""

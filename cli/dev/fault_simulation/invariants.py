@@ -61,6 +61,10 @@ EVICTING = frozenset({"scheduling", "quota", "nodes-0"})
 """Contexts whose services may request evictions."""
 
 
+REQUESTS_ONCE = "quota"
+"""The context that repeats no eviction until the request before it has an outcome."""
+
+
 class _Named(msgspec.Struct):
     pod_uid: str = ""
     node: str = ""
@@ -102,6 +106,7 @@ class Invariants:
         ] = {}  # uid -> the CPUs, parts of GPUs and of NUMA nodes that its binding gave it
         self._evictions: dict[str, None] = {}  # uids whose eviction a log requests
         self._newest_requests: dict[tuple[str, str], str] = {}  # context and uid -> cause of its newest eviction
+        self._highest_max: dict[str, int] = {}  # uid of a quota -> nanos of CPU
         self._budgets = budgets
         self._evicted: Counter[str] = Counter()  # node, or `cluster` -> pods evicted since the newest release
 
@@ -124,6 +129,8 @@ class Invariants:
                 self.one_shots[cause] = uid
                 if (earlier := self._newest_requests.get((context, uid))) is not None:
                     self.repeated[earlier] = None
+                    if context == REQUESTS_ONCE and earlier not in self.outcomes:
+                        self._report(f"{cause} requests the eviction of {uid} again; {earlier} has no outcome")
                 self._newest_requests[context, uid] = cause
                 if context in EVICTING:
                     self._evictions[uid] = None
@@ -172,6 +179,9 @@ class Invariants:
             self.held.changed(after)
         if resource == resource_names.VOLUMES:
             self._volumes.changed(key, before, after)
+        if resource == resource_names.QUOTAS and after is not None:
+            uid, limit = after["metadata"]["uid"], nanos(after["spec"]["max"]["cpu"])
+            self._highest_max[uid] = max(self._highest_max.get(uid, 0), limit)
         if resource != "pods" or after is None:
             return
         self._gangs.pod_changed(after)
@@ -243,9 +253,10 @@ class Invariants:
             for pod in self.live_pods()
             if pod["spec"].get("nodeName") and pod["metadata"].get("labels", {}).get(QUOTA_NAME) == name
         )
-        limit = quota["spec"]["max"]["cpu"]
-        if used > nanos(limit):
-            self._report(f"quota {name} has a max of {limit} cores, its bound pods request {used / 1e9:g}")
+        # What was placed below a max is bound after that is lowered.
+        limit = self._highest_max[quota["metadata"]["uid"]]
+        if used > limit:
+            self._report(f"quota {name} has a max of {limit / 1e9:g} cores, its bound pods request {used / 1e9:g}")
 
     def evicted(self, key: str, uid: str) -> None:
         """Checks an eviction that the server has accepted."""

@@ -36,6 +36,7 @@ def workload(seed: int, draw: random.Random) -> Iterator[Step]:
     yield from _storage(apart("volumes"))
     yield from _cpus(apart("CPUs"))
     yield from _pre_allocations(apart("pre-allocations"))
+    yield from _lower_maxima(apart("lower maxima"))
 
 
 def _pods(draw: random.Random) -> list[Step]:
@@ -60,6 +61,13 @@ def _pods(draw: random.Random) -> list[Step]:
     if draw.random() < 0.3:
         steps.append(Step(instant(draw), "add-node", "node-3"))
     return steps
+
+
+def _lower_maxima(draw: random.Random) -> Iterator[Step]:
+    """Draws quotas whose max becomes less than their pods may use: these are revoked."""
+    for quota in QUOTAS:
+        if draw.random() < 0.2:
+            yield Step(instant(draw, 2.0), "lower-quota", quota, number=draw.randint(1, 2))
 
 
 def _gpus(draw: random.Random) -> list[Step]:

@@ -19,6 +19,7 @@ from services.gateway.kube_api.client import KubeApi
 from services.gateway.service import lead as lead_gateway
 from services.gateway.settings import GatewaySettings
 from services.metrics_ingest.agent_reports.settings import IngestSettings
+from services.quota_ledger.settings import LedgerSettings
 from services.slo_controller.settings import SloSettings
 from shared.errors import KoordError
 from shared.log.database import FAILURES
@@ -63,6 +64,7 @@ _SETTINGS: Mapping[str, Any] = {
     "gateway": GATEWAY,
     "slo-controller": SloSettings(poll_interval_s=2, silent_after_s=10),
     DISCOVERY: DiscoverySettings(change_interval_s=2, change_burst=2, stale_after_s=20),
+    "quota-ledger": LedgerSettings(revoke=True, revoke_after_s=1.5),
     "metrics-ingest": IngestSettings(min_interval_s=1, node_metric_interval_s=60),
 }
 """Service -> its settings; those of other services are their defaults."""
