@@ -27,8 +27,8 @@ class OpenEvictions:
         """Ends a request.
 
         Args:
-            position: last seq that has been read of `quota`. A request up to there that is not open has ended before, or
-                has left the log.
+            position: last seq that has been read of `quota`. A request up to there that is not open has ended before,
+                or has left the log.
         """
         if seq > position:
             self.early[seq] = None
