@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
-from services.scheduler.state.other_watched_resources import (
+from services.scheduler.state.watched_resource_names import (
     DEVICES,
     NETWORK_TOPOLOGIES,
     NODE_TOPOLOGIES,

@@ -20,8 +20,8 @@ from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format
 from services.scheduler.explain.waiting_order_config import rules_in_force
 from services.scheduler.explain.waiting_pods import WaitingPod, waiting_pods
-from services.scheduler.state.other_watched_resources import RESERVATIONS
 from services.scheduler.state.scheduler_state import SchedulerState
+from services.scheduler.state.watched_resource_names import RESERVATIONS
 from shared.closest_name import did_you_mean
 from shared.domain.reservation import (
     PENDING,

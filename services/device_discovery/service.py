@@ -8,7 +8,7 @@ from prometheus_client import Counter, Gauge
 
 from services.device_discovery.decide_device_object import decide_node
 from services.device_discovery.decide_inventory import check_time, inventory_events, takes_away
-from services.device_discovery.node_inventory import ChangeBudget, NodeInventory
+from services.device_discovery.repeated_inventory_check_and_rate_limit import ChangeBudget, NodeInventory
 from services.device_discovery.retention_carry_forward import CARRY_FORWARD
 from services.device_discovery.service_manifest import MANIFEST
 from services.device_discovery.settings import DiscoverySettings

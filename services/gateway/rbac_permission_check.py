@@ -17,7 +17,7 @@ from yarl import URL
 from services.gateway.kube_api.api_errors import ApiError
 from services.gateway.kube_api.authenticated_connections import Connections, NoCluster
 from services.gateway.kube_api.client import KubeApi
-from services.gateway.kube_api.connection_faults import connection_fault
+from services.gateway.kube_api.connection_error_text import connection_fault
 from services.gateway.needed_rbac_rules import rules
 from services.gateway.settings import GatewaySettings
 from shared.kube.rbac_permissions import Permissions, Rule

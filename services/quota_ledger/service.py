@@ -13,9 +13,9 @@ from prometheus_client import Counter
 from services.quota_ledger.charge_inbox import ChargeInbox, PendingCharge
 from services.quota_ledger.decide.charge import charge
 from services.quota_ledger.decide.decide_ledger_events import overuse, postings, runtimes, structure
+from services.quota_ledger.decide.kubernetes_events_about_quotas import object_events
 from services.quota_ledger.decide.pod_changes import MAX_PODS
 from services.quota_ledger.decide.profile_quotas import profile_quotas
-from services.quota_ledger.decide.quota_object_events import object_events
 from services.quota_ledger.decide.quota_status import statuses
 from services.quota_ledger.http_api.upstream_quota_debug_api import serving
 from services.quota_ledger.metrics import QuotaMetrics

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from services.scheduler.configuration import config_drafts, config_of, read_config
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
 from services.scheduler.cycle.cycle import decide
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.framework.config.config_reload import OfferedConfig
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.events import Cause, Event, RecordedEvent

@@ -8,27 +8,27 @@ import logging
 from typing import NamedTuple, TypeGuard
 
 from services.scheduler.configuration import config_drafts, config_of
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
 from services.scheduler.cycle.cycle import plan_cycle
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.plan_events import drafts_of
 from services.scheduler.explain.answer_schedule_explanations import explanation_drafts
 from services.scheduler.extender_server.extender_service import ExtenderService
 from services.scheduler.extender_server.http_api import serving
 from services.scheduler.framework.config.config_reload import OfferedConfig
 from services.scheduler.framework.config.decision_settings import DecisionSettings, in_force
+from services.scheduler.gangs.delayed_pod_group_status_writes import StatusesAfterBindings
 from services.scheduler.gangs.evict_rest_of_gang import gang_eviction_drafts
 from services.scheduler.gangs.held_back_conditions import HeldBackConditions
 from services.scheduler.gangs.network_topology_status import network_topology_drafts
 from services.scheduler.gangs.pod_group_status import pod_group_drafts
-from services.scheduler.gangs.statuses_after_bindings import StatusesAfterBindings
 from services.scheduler.quota.charge_client import ChargeClient
 from services.scheduler.reservations.life_cycle import life_cycle_drafts
 from services.scheduler.retention_carry_forward import CARRY_FORWARD
 from services.scheduler.service_manifest import MANIFEST
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.shadow.follow import Shadow
-from services.scheduler.state.other_watched_resources import NETWORK_TOPOLOGIES, RESERVATIONS
 from services.scheduler.state.scheduler_state import FOLDED, SchedulerState
+from services.scheduler.state.watched_resource_names import NETWORK_TOPOLOGIES, RESERVATIONS
 from shared.domain.config_rejection import rejection_events
 from shared.domain.scheduler_gates import scheduler_gates
 from shared.events import Draft

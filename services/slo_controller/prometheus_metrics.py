@@ -17,7 +17,7 @@ from services.slo_controller.decide import AMOUNTS, METADATA, SPEC
 from services.slo_controller.node_topology.topology_objects import ZONES
 from services.slo_controller.overcommit import batch_resources, mid_resources
 from services.slo_controller.overcommit.explain import bounded
-from services.slo_controller.overcommit.upstream_plugin_names import CALCULATE, PLUGINS
+from services.slo_controller.overcommit.noderesource_plugin_problems import CALCULATE, PLUGINS
 from services.slo_controller.state.slo_state import NODES
 from shared.admission.slo_config.document_validation import BURST, COLOCATION, HOST_APPLICATIONS, QOS, SYSTEM, THRESHOLD
 from shared.events import Draft, RecordedEvent

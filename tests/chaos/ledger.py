@@ -6,7 +6,7 @@ import msgspec
 
 from cli.dev.local_control_plane import Cluster
 from services.scheduler.configuration import config_of
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.service import SERVICE
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.events.cluster import BindFailed, BindRejected, BindSuppressed, MissingPermission, PodBound

@@ -15,7 +15,7 @@ from cli.bench.e2e import UNLIMITED
 from cli.dev.fake_nodes import create_nodes, node_object
 from cli.dev.local_control_plane import Cluster
 from services.scheduler.configuration import config_of
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.service import SERVICE
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.events import EVENT_TYPES, Event

@@ -20,9 +20,9 @@ from services.quota_ledger.decide.pod_changes import MAX_PODS
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state.ledger_state import FOLDED, LedgerState
 from services.scheduler.configuration import config_drafts, config_of
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
 from services.scheduler.cycle.cycle import plan_cycle
-from services.scheduler.cycle.placed_and_refused_pods import CyclePlan
+from services.scheduler.cycle.cycle_inputs import CycleInputs
+from services.scheduler.cycle.cycle_plan import CyclePlan
 from services.scheduler.cycle.plan_events import drafts_of
 from services.scheduler.plugins.elastic_quota.nominated_pod_quota import refused_for_nominated
 from services.scheduler.quota.take_back_placements_without_quota import charged_plan, groups_to_charge

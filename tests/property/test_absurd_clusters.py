@@ -10,11 +10,11 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
 from services.scheduler.cycle.cycle import decide
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
-from services.scheduler.state.other_watched_resources import BUDGETS, NODE_TOPOLOGIES
 from services.scheduler.state.scheduler_state import SchedulerState
+from services.scheduler.state.watched_resource_names import BUDGETS, NODE_TOPOLOGIES
 from shared.events import Event
 from shared.events.cluster import (
     NodeDeleted,

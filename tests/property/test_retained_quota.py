@@ -12,8 +12,8 @@ from services.quota_ledger.service import SERVICE as LEDGER
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state.ledger_state import LedgerState
 from services.scheduler.configuration import config_of
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
 from services.scheduler.cycle.cycle import plan_cycle
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.plan_events import drafts_of
 from services.scheduler.queue.retries import FLUSH_S
 from services.scheduler.service import SERVICE as SCHEDULER

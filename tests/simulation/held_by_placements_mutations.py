@@ -9,7 +9,7 @@ from services.scheduler.cache import reservation_holds
 from services.scheduler.cache.volume_catalog import VolumeCatalog
 from services.scheduler.framework.pre_bind_preparation import READY
 from services.scheduler.plugins.reservation import pre_allocation
-from services.scheduler.plugins.reservation.choose_reservation_on_node import lacks_node
+from services.scheduler.plugins.reservation.filter_and_nominate_reservations import lacks_node
 from services.scheduler.plugins.volume_binding import find_volumes, plugin
 from services.scheduler.state.fold_scheduling import SchedulingFold
 

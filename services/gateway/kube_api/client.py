@@ -16,7 +16,7 @@ from yarl import URL
 
 from services.gateway.kube_api.api_errors import Ambiguous, Busy, Conflict, IdleWatch, NotFound, Unanswered, api_error
 from services.gateway.kube_api.authenticated_connections import Connections, NoCluster
-from services.gateway.kube_api.connection_faults import connection_fault
+from services.gateway.kube_api.connection_error_text import connection_fault
 from services.gateway.kube_api.decoding import ApiObject, Decoder, ListPage, Unreadable, decoder_of
 from services.gateway.kube_api.http_pool import NeverSent
 from services.gateway.kube_api.resources import EVENTS, NAMESPACES, PODS, Resource

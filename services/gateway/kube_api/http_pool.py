@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import cast
 from urllib.parse import urlsplit
 
-from services.gateway.kube_api.connection_faults import connection_fault
+from services.gateway.kube_api.connection_error_text import connection_fault
 
 MAX_IDLE_S = 50.0
 """A connection that was idle for longer is not used again: a load balancer may have dropped it silently."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from services.node_agent.devices.device_health import label_value
+from services.node_agent.devices.device_conditions_and_labels import label_value
 from services.node_agent.devices.device_info_files import BadDeviceInfo, InfoDevices, read_device_infos
 from services.node_agent.devices.fpga_cards import find_fpgas
 from services.node_agent.devices.nvidia_gpus import DRIVER, VENDOR

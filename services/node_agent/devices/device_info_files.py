@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from services.node_agent.devices.device_health import MAX_MINOR, healthy, unhealthy
+from services.node_agent.devices.device_conditions_and_labels import MAX_MINOR, healthy, unhealthy
 from services.node_agent.devices.nvidia_gpus import GPU_MEMORY_RATIO
 from shared.agents.device_inventory import DeviceCondition, DeviceFound, Partition
 from shared.errors import KoordError

@@ -6,7 +6,7 @@ Every driver that can program an FPGA registers a manager: Intel's DFL cards, Xi
 import re
 from pathlib import Path
 
-from services.node_agent.devices.device_health import MAX_MINOR, unhealthy
+from services.node_agent.devices.device_conditions_and_labels import MAX_MINOR, unhealthy
 from services.node_agent.devices.pci_bus import ADDRESS, NotOnPci, PciBus
 from shared.agents.device_inventory import DeviceCondition, DeviceFound
 from shared.kube.device import FPGA

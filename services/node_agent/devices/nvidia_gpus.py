@@ -7,7 +7,7 @@ failed remapping of memory, cards that the driver has and the library cannot ope
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from services.node_agent.devices.device_health import MAX_MINOR, unhealthy
+from services.node_agent.devices.device_conditions_and_labels import MAX_MINOR, unhealthy
 from services.node_agent.devices.nvidia_messages import NvidiaCard
 from services.node_agent.devices.pci_bus import NotOnPci, PciBus, PciPlace
 from shared.agents.device_inventory import DeviceCondition, DeviceFound

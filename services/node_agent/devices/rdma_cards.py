@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from services.node_agent.devices.device_health import MAX_MINOR, unhealthy
+from services.node_agent.devices.device_conditions_and_labels import MAX_MINOR, unhealthy
 from services.node_agent.devices.pci_bus import NotOnPci, PciBus
 from shared.agents.device_inventory import DeviceCondition, DeviceFound, VirtualFunction, VirtualFunctionGroup
 from shared.kube.device import RDMA

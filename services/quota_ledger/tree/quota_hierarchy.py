@@ -18,7 +18,7 @@ class Hierarchy:
     """The quotas of one tree id.
 
     Attributes:
-        accounts: by name, the root included.
+        quotas: by name, the root included.
         total: capacity of the tree, including the use of the reserved groups.
         capacity: `total` without that use, shared by the first level.
         changed_levels: parents whose children's runtimes must be computed again.

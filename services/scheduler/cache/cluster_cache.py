@@ -15,10 +15,10 @@ from services.scheduler.cache.pod_counts_by_selector_and_node import PodIndex
 from services.scheduler.state.allocatable_less_node_reservation import less_reserved
 from services.scheduler.state.choose_newest_measurement import believed, newest, youngest
 from services.scheduler.state.names_changed_since_cache_settled import DirtySet
-from services.scheduler.state.other_watched_resources import DEVICES, NODE_TOPOLOGIES
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import Assignment, PodRecord
 from services.scheduler.state.scheduler_state import SchedulerState
+from services.scheduler.state.watched_resource_names import DEVICES, NODE_TOPOLOGIES
 from shared.domain.deprecated_resources import node_with_current_names
 
 

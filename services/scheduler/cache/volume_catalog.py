@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from services.scheduler.state.chosen_volumes import ChosenVolume
-from services.scheduler.state.other_watched_resources import (
+from services.scheduler.state.watched_resource_names import (
     CLAIMS,
     CSI_CAPACITIES,
     CSI_DRIVERS,

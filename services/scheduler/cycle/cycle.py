@@ -15,13 +15,13 @@ from typing import Any
 from numpy.typing import NDArray
 
 from services.scheduler.cache.tie_break import name_hash
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
+from services.scheduler.cycle.cycle_inputs import CycleInputs
+from services.scheduler.cycle.cycle_plan import CyclePlan, PlanInProgress, RefusedPod
 from services.scheduler.cycle.evaluation_records_shared_by_class import EvaluatedClass
-from services.scheduler.cycle.placed_and_refused_pods import CyclePlan, PlanInProgress, RefusedPod
+from services.scheduler.cycle.multi_pod_unit_placement import UnitPlacement
 from services.scheduler.cycle.plan_events import drafts_of
 from services.scheduler.cycle.pod_placement import MAX_FUTILE, MIN_RUN, PodPlacement
 from services.scheduler.cycle.predict_placements_of_next_pods import BatchLookahead
-from services.scheduler.cycle.unit_placement import UnitPlacement
 from services.scheduler.queue.active_queue import FRESH
 from services.scheduler.queue.queueing_hints import QueueingHints
 from services.scheduler.queue.units import Unit, in_turn, turn

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from services.scheduler.cache.disruption_budgets import overdrawn
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.network_domain_choice import wish_of
 from services.scheduler.cycle.network_domain_placement import NetworkDomainPlacement, in_order, needed_uids
 from services.scheduler.cycle.pod_placement import PodPlacement

@@ -20,7 +20,7 @@ import numpy as np
 from services.scheduler.cache.network_domains import NetworkDomains
 from services.scheduler.cache.pods_with_network_selector import network_selector, pods_with_network_selector
 from services.scheduler.cache.tie_break import name_hash
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.evaluation_records_shared_by_class import EvaluatedClass
 from services.scheduler.cycle.network_domain_choice import Choice, DomainChoice, Wish, wish_of
 from services.scheduler.cycle.pod_placement import PodPlacement

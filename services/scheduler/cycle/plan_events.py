@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from services.scheduler.cycle.placed_and_refused_pods import (
+from services.scheduler.cycle.cycle_plan import (
     CyclePlan,
     PlacedPod,
     RefusedPod,

@@ -17,15 +17,15 @@ with Backfilling, 2001.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
+from services.scheduler.cycle.cycle_inputs import CycleInputs
+from services.scheduler.cycle.cycle_plan import StartDecision
 from services.scheduler.cycle.evaluation import ClassEvaluation
-from services.scheduler.cycle.placed_and_refused_pods import StartDecision
 from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.framework.reasons import START_PLANNED
 from services.scheduler.queue.active_queue import Order
 from services.scheduler.queue.units import Group, Unit, class_of
 from services.scheduler.state.expected_ends import deadline_ns
-from services.scheduler.state.planned_starts import PlannedStart
+from services.scheduler.state.planned_start_records import PlannedStart
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from shared.events.scheduling import Rejections

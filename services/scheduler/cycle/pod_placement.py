@@ -16,18 +16,18 @@ import numpy as np
 from services.scheduler.cache.reservation_holds import left_beside
 from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.cycle.active_plugins import ActivePlugins
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
-from services.scheduler.cycle.evaluation import ClassEvaluation
-from services.scheduler.cycle.evaluation_records_shared_by_class import EvaluatedClass
-from services.scheduler.cycle.evaluation_with_one_more_pod import MIN_PODS
-from services.scheduler.cycle.placed_and_refused_pods import (
+from services.scheduler.cycle.cycle_inputs import CycleInputs
+from services.scheduler.cycle.cycle_plan import (
     PlacedPod,
     PlanInProgress,
     PlanMark,
     PlannedHold,
     RefusedPod,
 )
+from services.scheduler.cycle.evaluation import ClassEvaluation
+from services.scheduler.cycle.evaluation_records_shared_by_class import EvaluatedClass
 from services.scheduler.cycle.planned_starts import PlannedStarts
+from services.scheduler.cycle.predicted_evaluation_for_equal_pods import MIN_PODS
 from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.framework.nominations_and_victims_of_cycle import CyclePreemptions, Nomination, least_first
 from services.scheduler.framework.post_filter import Mark, PostFilterCycle, PostFilters, RefusedByNodes

@@ -18,7 +18,7 @@ import numpy as np
 from services.scheduler.cache.node_amounts_within_cycle import Capacity, CycleSnapshot
 from services.scheduler.cache.reservation_holds import NOTHING_DRAWN, Use, used_reservation
 from services.scheduler.cycle.active_plugins import ActivePlugins
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.cycle.rows_changed_by_this_cycle import RowChange, RowChanges
 from services.scheduler.framework.plugin_base import Plugin

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.fewest_victims_for_gang import (
     NodeOptions,
     Option,

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from services.scheduler.cache.tie_break import name_hash
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.pod_scheduled_condition import message
 from services.scheduler.extender_server.evaluate_pod_outside_cycle import BadQuery, EvaluationQuery
 from services.scheduler.kernels.merge_and_select_nodes import FEASIBLE

@@ -5,8 +5,8 @@ does not have them.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from services.scheduler.state.other_watched_resources import RESERVATIONS
 from services.scheduler.state.scheduler_state import SchedulerState
+from services.scheduler.state.watched_resource_names import RESERVATIONS
 from shared.domain.reservation import UnreadableReservation, problem_of, read_reservation
 
 

@@ -7,7 +7,7 @@ Source: spec/scheduler-core.md 1.3.
 
 from typing import Any
 
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.explain.waiting_pods import not_queued
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.plugins.registry import text

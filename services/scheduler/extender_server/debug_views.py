@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.extender_server.evaluate_pod_outside_cycle import EvaluationQuery
 
 Json = dict[str, Any]

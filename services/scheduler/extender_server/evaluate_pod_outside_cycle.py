@@ -6,7 +6,7 @@ of a cycle: capacity that is kept for a nominated pod is free for pods of higher
 
 from collections.abc import Iterable
 
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.framework.nominations_and_victims_of_cycle import CyclePreemptions, least_first
 from services.scheduler.framework.profile import Profile

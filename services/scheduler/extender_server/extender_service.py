@@ -11,8 +11,8 @@ from typing import NamedTuple, TypeVar
 
 from services.scheduler.cache.disruption_budgets import Victim
 from services.scheduler.cache.tie_break import name_hash
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
-from services.scheduler.cycle.placed_and_refused_pods import CyclePlan, PlacedPod
+from services.scheduler.cycle.cycle_inputs import CycleInputs
+from services.scheduler.cycle.cycle_plan import CyclePlan, PlacedPod
 from services.scheduler.cycle.plan_events import drafts_of
 from services.scheduler.extender_server.answer_extender_verbs import cheapest, feasible_candidates, names_of
 from services.scheduler.extender_server.api_types import ExtenderArgs, ExtenderBindingArgs, MetaVictims

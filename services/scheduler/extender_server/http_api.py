@@ -10,7 +10,7 @@ from typing import TypeVar
 import msgspec
 from aiohttp import web
 
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.explain.why_pod_waits_now import pending_status
 from services.scheduler.extender_server import debug_views
 from services.scheduler.extender_server.answer_extender_verbs import filter_result, names_of, priorities

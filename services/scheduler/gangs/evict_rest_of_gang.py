@@ -10,7 +10,7 @@ gangs already (`framework/gang_members_as_victims.py`).
 
 from collections.abc import Iterable, Iterator
 
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.framework.gang_members_as_victims import running_members
 from services.scheduler.state.gang_records import GangLoss
 from services.scheduler.state.pod_scheduling_record import PodRecord

@@ -7,7 +7,7 @@ other cost no writes. As for pods that cycles refuse, another text of the same c
 
 from collections.abc import Iterable, Iterator
 
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.state.ignored_pod_settings import ignored_settings_of
 from services.scheduler.state.pod_scheduling_record import PodRecord

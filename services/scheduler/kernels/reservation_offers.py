@@ -1,6 +1,6 @@
 """The Reservation that a pod of a class would use on each node, and its score.
 
-The arithmetic is that of `plugins.reservation.choose_reservation_on_node`, which words the reasons where no Reservation
+The arithmetic is that of `plugins.reservation.filter_and_nominate_reservations`, which words the reasons where no Reservation
 passes. Source: spec/scheduler-workloads.md 1.8, 1.9.
 """
 

@@ -7,8 +7,8 @@ the ledger gets none for a moment, so that it does not hold up every cycle.
 import asyncio
 import logging
 
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
-from services.scheduler.cycle.placed_and_refused_pods import CyclePlan
+from services.scheduler.cycle.cycle_inputs import CycleInputs
+from services.scheduler.cycle.cycle_plan import CyclePlan
 from services.scheduler.plugins.elastic_quota.nominated_pod_quota import refused_for_nominated
 from services.scheduler.quota.take_back_placements_without_quota import charged_plan, groups_to_charge
 from shared.bus import NoResponse, NotPermitted

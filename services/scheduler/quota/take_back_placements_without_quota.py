@@ -8,8 +8,8 @@ Source: architecture.md, Charging quota.
 
 from collections.abc import Callable, Iterator, Mapping
 
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
-from services.scheduler.cycle.placed_and_refused_pods import CyclePlan, PlacedPod, RefusedPod
+from services.scheduler.cycle.cycle_inputs import CycleInputs
+from services.scheduler.cycle.cycle_plan import CyclePlan, PlacedPod, RefusedPod
 from services.scheduler.framework.nominations_and_victims_of_cycle import CyclePreemptions, Nomination
 from services.scheduler.framework.post_filter import PostFilterCycle, PostFilters, RefusedByQuota
 from services.scheduler.framework.reasons import text

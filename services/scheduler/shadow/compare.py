@@ -6,7 +6,7 @@ Source: architecture.md, "Shadow mode".
 from typing import NamedTuple
 
 from services.scheduler.cache.tie_break import name_hash
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.framework.profile import Profile

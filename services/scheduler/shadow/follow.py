@@ -6,7 +6,7 @@ that was possible (no replica led, the gateway had not listed everything, the ca
 `koord shadow report` counts them.
 """
 
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.shadow.compare import Binding, compare
 from services.scheduler.state.pod_equivalence_class import SCHEDULER_NAME, PodClass, class_key, common_part
 from services.scheduler.state.scheduler_state import SchedulerState

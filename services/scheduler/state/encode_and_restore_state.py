@@ -11,14 +11,14 @@ from services.scheduler.state.gang_records import GangRecord
 from services.scheduler.state.gang_waits import GangWait
 from services.scheduler.state.newest_writes import NewestWrite, NewestWrites
 from services.scheduler.state.node_record import NodeRecord
-from services.scheduler.state.other_watched_resources import OPERATING_PODS, RESERVATIONS
-from services.scheduler.state.planned_starts import PlannedStart, UnitKey
+from services.scheduler.state.planned_start_records import PlannedStart, UnitKey
 from services.scheduler.state.pod_equivalence_class import PodClass, class_key
 from services.scheduler.state.pod_scheduling_record import decoded
 from services.scheduler.state.quota_view import QuotaSnapshot
 from services.scheduler.state.reserve_pods import LastStatus, identity_owners_of
 from services.scheduler.state.scheduler_state_fields import SchedulerStateFields
 from services.scheduler.state.usage_records import MetricRecord, ReportRecord
+from services.scheduler.state.watched_resource_names import OPERATING_PODS, RESERVATIONS
 from shared.domain.reservation_owners import Identity
 from shared.kube.node import Node
 from shared.kube.pod import Pod

@@ -11,17 +11,6 @@ from services.scheduler.state.answered_schedule_explanations import EXPLANATIONS
 from services.scheduler.state.choose_newest_measurement import update_time_ns
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.node_record import NodeRecord
-from services.scheduler.state.other_watched_resources import (
-    CLAIMS,
-    CONFIG_MAPS,
-    OF_NODES,
-    OPERATING_PODS,
-    POD_GROUPS,
-    RESERVATIONS,
-    VOLUMES,
-    WATCHED,
-    is_unselected,
-)
 from services.scheduler.state.packed_pod_observation import first_observation, observed_on_node
 from services.scheduler.state.packed_reported_pods import encoded_classes
 from services.scheduler.state.pod_equivalence_class import has_same_marks
@@ -36,6 +25,17 @@ from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.reserve_pods import identity_owners_of, may_help, reserve_pod_of, without_marker
 from services.scheduler.state.scheduler_state_fields import SchedulerStateFields
 from services.scheduler.state.usage_records import MetricRecord, ReportRecord
+from services.scheduler.state.watched_resource_names import (
+    CLAIMS,
+    CONFIG_MAPS,
+    OF_NODES,
+    OPERATING_PODS,
+    POD_GROUPS,
+    RESERVATIONS,
+    VOLUMES,
+    WATCHED,
+    is_unselected,
+)
 from shared.domain import gang
 from shared.domain.operating_mode_pod import OPERATING_MODE, is_operating, reservation_of
 from shared.domain.usage_plausibility import is_ahead, ranges_of_report

@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 from services.scheduler.state.answered_schedule_explanations import EXPLANATIONS, LastAnswer, digest_of, forget_old
 from services.scheduler.state.chosen_volumes import chosen_volume
 from services.scheduler.state.gang_waits import GangWait
-from services.scheduler.state.other_watched_resources import POD_GROUPS, RESERVATIONS, VOLUMES
-from services.scheduler.state.planned_starts import PlannedStart, UnitKey
+from services.scheduler.state.planned_start_records import PlannedStart, UnitKey
 from services.scheduler.state.pod_attempts_and_refusals import (
     FOR_UNIT,
     FOR_VOLUMES,
@@ -22,6 +21,7 @@ from services.scheduler.state.pod_equivalence_class import allocation_annotation
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.reserve_pods import LastStatus, status_digest
 from services.scheduler.state.scheduler_state_fields import SchedulerStateFields
+from services.scheduler.state.watched_resource_names import POD_GROUPS, RESERVATIONS, VOLUMES
 from shared.domain.reservation import PRE_ALLOCATION_FIELDS
 from shared.events import Cause, Event, RecordedEvent
 from shared.events.cluster import (

@@ -7,7 +7,7 @@ the same.
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from services.scheduler.state.other_watched_resources import (
+from services.scheduler.state.watched_resource_names import (
     CLAIMS,
     NETWORK_TOPOLOGIES,
     POD_GROUPS,

@@ -1,7 +1,7 @@
 """The scheduler's State: a fold over `cluster`, `quota`, `metrics-*` and its own `scheduling`.
 
 The fold only records what each context states. Arrays over nodes, the queue and the plugin caches are functions of the
-State, in `cache/` and `cycle/cluster_cache_with_queue.py`, brought up to date when a decision needs them. So `apply`
+State, in `cache/` and `cycle/cycle_inputs.py`, brought up to date when a decision needs them. So `apply`
 takes less than two microseconds, and a history in which a pod changes five times is read into the arrays once.
 
 Source: architecture.md, "The core of a service".

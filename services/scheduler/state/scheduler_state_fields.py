@@ -16,11 +16,10 @@ from services.scheduler.state.gang_waits import no_waits
 from services.scheduler.state.names_changed_since_cache_settled import DirtySet
 from services.scheduler.state.newest_writes import NewestWrites
 from services.scheduler.state.node_record import NodeRecord
-from services.scheduler.state.other_watched_resources import POD_GROUPS, RESERVATIONS, VOLUMES
 from services.scheduler.state.packed_controllers import packed
 from services.scheduler.state.packed_pod_observation import has_other_numbers, read_from_object
 from services.scheduler.state.packed_reported_pods import encoded_usages
-from services.scheduler.state.planned_starts import PlannedStart, UnitKey
+from services.scheduler.state.planned_start_records import PlannedStart, UnitKey
 from services.scheduler.state.pod_equivalence_class import (
     PodClass,
     allocation_annotations,
@@ -32,6 +31,7 @@ from services.scheduler.state.pod_scheduling_record import PodRecord, conditions
 from services.scheduler.state.quota_view import QuotaView
 from services.scheduler.state.reserve_pods import LastStatus
 from services.scheduler.state.usage_records import MetricRecord, ReportRecord
+from services.scheduler.state.watched_resource_names import POD_GROUPS, RESERVATIONS, VOLUMES
 from shared.domain.reservation import Owner
 from shared.domain.reservation_owners import Identity, named_identity
 from shared.domain.usage_plausibility import ranges_of_status

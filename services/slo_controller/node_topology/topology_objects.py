@@ -13,8 +13,8 @@ from typing import Any
 
 from services.slo_controller.node_topology.zone_batch_resources import FIELDS, Zones, with_batch
 from services.slo_controller.overcommit.calculate import NodeCalculation
+from services.slo_controller.state.node_topology_and_capacity_records import Topology
 from services.slo_controller.state.slo_state import SloState
-from services.slo_controller.state.topology_and_node_resource_records import Topology
 from shared.events import Draft
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.nodes import NodeTopologyReported

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from services.slo_controller.config.colocation_strategy import is_overcommitted
 from services.slo_controller.config.slo_configmap import ActiveConfig
-from services.slo_controller.overcommit import batch_resources, upstream_plugin_names
+from services.slo_controller.overcommit import batch_resources, noderesource_plugin_problems
 from services.slo_controller.overcommit.batch_resources import BatchResources, calculate_batch, formula_terms
 from services.slo_controller.overcommit.cap_and_freeze_without_reports import at_most, requested_amounts
 from services.slo_controller.overcommit.configured_floor_and_cap import bounded
@@ -22,9 +22,9 @@ from services.slo_controller.overcommit.node_extended_resources import (
     extended_resources,
     third_party_amounts,
 )
+from services.slo_controller.overcommit.noderesource_plugin_problems import PluginProblem
 from services.slo_controller.overcommit.report_expiry import is_degraded
 from services.slo_controller.overcommit.resource_amplification import amplification_ratios
-from services.slo_controller.overcommit.upstream_plugin_names import PluginProblem
 from services.slo_controller.settings import SloSettings
 from services.slo_controller.state.slo_state import SloState
 from shared.kube.slo_config import ColocationStrategy
@@ -90,17 +90,23 @@ def calculate(state: SloState, config: ActiveConfig, name: str, settings: SloSet
             ratio = normalization_ratio(config.documents.normalization, node.metadata, annotations)
         except RatioError as error:
             problems.append(
-                PluginProblem(upstream_plugin_names.NORMALIZATION, upstream_plugin_names.CALCULATE, str(error))
+                PluginProblem(
+                    noderesource_plugin_problems.NORMALIZATION, noderesource_plugin_problems.CALCULATE, str(error)
+                )
             )
         try:
             amplification = amplification_ratios(config.documents.amplification, node.metadata)
         except RatioError as error:
             problems.append(
-                PluginProblem(upstream_plugin_names.AMPLIFICATION, upstream_plugin_names.CALCULATE, str(error))
+                PluginProblem(
+                    noderesource_plugin_problems.AMPLIFICATION, noderesource_plugin_problems.CALCULATE, str(error)
+                )
             )
     patch = _without_reports(state, name, mode, extended_resources(node, bounded_batch, calculated_mid, ratio))
     if patch.problem:
-        problems.append(PluginProblem(upstream_plugin_names.BATCH, upstream_plugin_names.PREPARE, patch.problem))
+        problems.append(
+            PluginProblem(noderesource_plugin_problems.BATCH, noderesource_plugin_problems.PREPARE, patch.problem)
+        )
     devices = device_amounts(state.devices.get(name), shared=settings.shared_gpus)
     return NodeCalculation(
         mode, strategy, report.at_ns, source, batch, bounded_batch, calculated_mid, ratio, amplification, patch, devices,

@@ -1,8 +1,8 @@
 """The floor and the cap of a strategy (`koordstream`), and NUMA zones that sum to no more than their node."""
 
-from services.slo_controller.overcommit import upstream_plugin_names
+from services.slo_controller.overcommit import noderesource_plugin_problems
 from services.slo_controller.overcommit.batch_resources import BatchResources
-from services.slo_controller.overcommit.upstream_plugin_names import PluginProblem
+from services.slo_controller.overcommit.noderesource_plugin_problems import PluginProblem
 from shared.domain.cpu_memory import MILLI
 from shared.kube.quantity import BadQuantity, milli, nanos
 from shared.kube.slo_config import ColocationStrategy
@@ -65,8 +65,8 @@ def _quantities(quantities: dict[str, str] | None, name: str, problems: list[Plu
         except BadQuantity as error:
             problems.append(
                 PluginProblem(
-                    upstream_plugin_names.BATCH,
-                    upstream_plugin_names.CALCULATE,
+                    noderesource_plugin_problems.BATCH,
+                    noderesource_plugin_problems.CALCULATE,
                     f"koordstream.{name}.{resource}: {error}",
                 )
             )

@@ -13,10 +13,10 @@ from services.slo_controller.overcommit.node_capacity_and_reservation import cap
 from services.slo_controller.overcommit.unreported_pods import unreported_requests
 from services.slo_controller.overcommit.usage_sums import UsageSums, sum_usage
 from services.slo_controller.service_manifest import CONFIG_MAP
+from services.slo_controller.state.node_topology_and_capacity_records import NodeResources, Topology
 from services.slo_controller.state.pods_on_nodes import PodsOnNodes
 from services.slo_controller.state.slim_node_copies import SlimNodes
 from services.slo_controller.state.snapshot_schema import DECODER, ENCODER, FIELDS
-from services.slo_controller.state.topology_and_node_resource_records import NodeResources, Topology
 from services.slo_controller.state.usage_report import NO_REPORT, UsageReport, report_of_event, report_of_node_metric
 from shared.domain.own_desired_states import OwnDesiredStates, object_key
 from shared.domain.usage_plausibility import ReportFault

@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
+from services.slo_controller.state.node_topology_and_capacity_records import Topology
 from services.slo_controller.state.pods_on_nodes import StoredPods
-from services.slo_controller.state.topology_and_node_resource_records import Topology
 from services.slo_controller.state.usage_report import UsageReport
 from shared.domain.own_desired_states import DesiredFields
 from shared.events.nodes import NodeTopologyReported

@@ -16,8 +16,8 @@ from cli.embedded import EmbeddedNats
 from cli.supervisor.endpoints import Endpoints
 from cli.supervisor.supervisor import Spec, Supervisor
 from services.scheduler.configuration import config_of
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
 from services.scheduler.cycle.cycle import decide
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.bus import Bus
 from shared.domain.gang import POD_GROUP_LABEL

@@ -59,7 +59,7 @@ SKELETON = {
     "services/device_discovery/decide_device_object.py": "",
     "services/device_discovery/decide_inventory.py": "",
     "services/device_discovery/inventory_check.py": "",
-    "services/device_discovery/node_inventory.py": "",
+    "services/device_discovery/repeated_inventory_check_and_rate_limit.py": "",
     "services/descheduler/configuration/read_configuration.py": "",
     "services/descheduler/framework/cycle.py": "",
     "services/descheduler/load_aware/classification.py": "",

@@ -11,7 +11,7 @@ import pytest
 from cli.quota.render import notes_about, rejected
 from services.quota_ledger.accounting.opening_balances_after_retention import entries_of
 from services.quota_ledger.accounting.verify_invariants_by_replay import verify
-from services.quota_ledger.decide.quota_object_events import object_events
+from services.quota_ledger.decide.kubernetes_events_about_quotas import object_events
 from services.quota_ledger.state.ledger_state import LedgerState
 from shared.events import Event
 from shared.events.cluster import ObjectDeleted, ObjectObserved

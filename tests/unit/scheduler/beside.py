@@ -1,7 +1,7 @@
 """A world in which another scheduler places pods, and this one compares."""
 
 from services.scheduler.configuration import config_of
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.shadow.follow import Shadow
 from shared.events.cluster import InitialListCompleted
 from shared.events.log import WriterStarted

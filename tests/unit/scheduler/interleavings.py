@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from random import Random
 
 from services.scheduler.configuration import config_of
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.plugins.load_aware_scheduling.load_cache import LoadCache
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.events import RecordedEvent

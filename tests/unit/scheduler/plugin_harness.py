@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.framework.plugin_base import Plugin
 from services.scheduler.framework.plugin_cycle_state import PluginCycleState
 from services.scheduler.framework.profile import Profile, Scorer

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from services.scheduler.configuration import config_of
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
 from services.scheduler.cycle.cycle import decide
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.state.expected_ends import ENDING_S
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.domain import gang

@@ -7,8 +7,8 @@ import numpy as np
 
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.configuration import config_of
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
 from services.scheduler.cycle.cycle import decide
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.service import stand_by
 from services.scheduler.settings import SchedulerSettings

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from services.scheduler.configuration import config_of
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
 from services.scheduler.cycle.cycle import plan_cycle
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.plan_events import drafts_of
 from services.scheduler.framework.config.decision_settings import in_force
 from services.scheduler.quota.charge_client import ChargeClient

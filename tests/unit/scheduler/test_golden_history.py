@@ -6,8 +6,8 @@ When a decision changes on purpose: `python -m tests.unit.scheduler.golden_histo
 import msgspec
 
 from services.scheduler.configuration import config_of
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
 from services.scheduler.cycle.cycle import decide
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.events import EVENT_TYPES, RecordedEvent
 from shared.events.scheduling import CycleDecided, PodUnschedulable

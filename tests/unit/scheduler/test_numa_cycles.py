@@ -8,16 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.scheduler.configuration import read_config
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
 from services.scheduler.cycle.cycle import decide
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import allocation_of
 from services.scheduler.plugins.node_numa_resource.node_cache import NumaCache
 from services.scheduler.plugins.node_numa_resource.plugin import NodeNUMAResource
-from services.scheduler.state.other_watched_resources import NODE_TOPOLOGIES
 from services.scheduler.state.pod_equivalence_class import PodClass, class_key, common_part
 from services.scheduler.state.scheduler_state import SchedulerState
+from services.scheduler.state.watched_resource_names import NODE_TOPOLOGIES
 from shared.domain.cpu_set import parse_cpus
 from shared.events import RecordedEvent
 from shared.events.cluster import ObjectDeleted

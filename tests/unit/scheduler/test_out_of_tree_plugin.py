@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.extender_server.debug_views import plugin_views
 from services.scheduler.framework.config.profiles import read_config
 from services.scheduler.plugins.registry import REGISTRY

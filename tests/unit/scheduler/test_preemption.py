@@ -10,8 +10,8 @@ import pytest
 
 from services.scheduler.cache.disruption_budgets import Budget, Victim
 from services.scheduler.configuration import config_of
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
 from services.scheduler.cycle.cycle import decide
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.explain.explain_pod import explain
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.framework.victim_selection import Candidate, by_importance, choose_victims, pick

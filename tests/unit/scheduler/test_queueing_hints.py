@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from services.scheduler.configuration import config_of
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
 from services.scheduler.cycle.cycle import decide
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.explain.why_pod_waits_now import pending_status, pending_status_of
 from services.scheduler.plugins.registry import text
 from services.scheduler.queue import queueing_hints

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from services.scheduler.cycle.placed_and_refused_pods import CyclePlan, PlacedPod, RefusedPod
+from services.scheduler.cycle.cycle_plan import CyclePlan, PlacedPod, RefusedPod
 from services.scheduler.cycle.plan_events import drafts_of
 from services.scheduler.framework.profile import Profile
 from services.scheduler.queue.quota_gate import QuotaGate

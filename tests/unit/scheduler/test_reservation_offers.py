@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.scheduler.plugins.reservation import offers_as_arrays
-from services.scheduler.plugins.reservation.choose_reservation_on_node import offer_of
+from services.scheduler.plugins.reservation.filter_and_nominate_reservations import offer_of
 from shared.domain.reservation import ORDER, RESTRICTED
 from shared.domain.scheduler_gates import SKIP_FITS_NODE
 from shared.events import Event

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.scheduler.configuration import config_of
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
 from services.scheduler.cycle.cycle import decide
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.events import Cause
 from shared.events.log import WriterStarted

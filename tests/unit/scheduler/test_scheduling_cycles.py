@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
 from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.configuration import config_of, read_config
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
 from services.scheduler.cycle.cycle import decide
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.framework.plugin_base import MAX_SCORE
 from services.scheduler.framework.plugin_spec import Normalize

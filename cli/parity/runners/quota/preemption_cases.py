@@ -12,8 +12,8 @@ from typing import Any, cast
 from cli.parity.runners.quota.recorded_ledger import RecordedLedger, pod_key
 from services.quota_ledger.decide.admission import shortfall
 from services.quota_ledger.decide.charge import charge
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
 from services.scheduler.cycle.cycle import plan_cycle
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.plan_events import drafts_of
 from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.framework.profile import Profile

@@ -13,7 +13,7 @@ import numpy as np
 from cli.parity.runners.scheduler.reason_words import upstream_text
 from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.cycle.active_plugins import ActivePlugins
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.cycle.joint_placement_of_similar_classes import VariantBatch
 from services.scheduler.cycle.transaction import CycleTransaction

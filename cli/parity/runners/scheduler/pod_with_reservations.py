@@ -12,12 +12,12 @@ from cli.parity.runners.scheduler.evaluation import Refusal, agree
 from cli.parity.runners.scheduler.recorded_cluster import Tried
 from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
 from services.scheduler.cache.reservation_holds import ReservedCapacity
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.framework.profile import Profile
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.kernels.array_types_and_row_selection import Bools
 from services.scheduler.plugins.registry import text
-from services.scheduler.plugins.reservation.choose_reservation_on_node import lacks_with, score_of
+from services.scheduler.plugins.reservation.filter_and_nominate_reservations import lacks_with, score_of
 from services.scheduler.plugins.reservation.plugin import ReservationPlugin, ReservationState
 from services.scheduler.plugins.reservation.reservations_a_pod_may_use import Wish, decision, untolerated_taint, wish_of
 from shared.kube.system_annotations import RESERVATION_ALLOCATED

@@ -5,7 +5,7 @@ from itertools import groupby
 from typing import Any
 
 from cli.parity.runners.scheduler.recorded_cluster import Cluster, incoming
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.queue.units import Unit, turn
 from shared.kube.instants import instant_ns
 

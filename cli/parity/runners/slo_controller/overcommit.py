@@ -8,7 +8,7 @@ import msgspec
 from cli.parity.runners.slo_controller.recorded_node import RecordedNode
 from cli.parity.runners.slo_controller.zones import zones_after
 from services.slo_controller.config.colocation_strategy import effective_strategy, first_invalid_field
-from services.slo_controller.overcommit import batch_resources, mid_resources, upstream_plugin_names
+from services.slo_controller.overcommit import batch_resources, mid_resources, noderesource_plugin_problems
 from services.slo_controller.overcommit.batch_resources import BatchResources
 from services.slo_controller.overcommit.calculate import DEGRADED, NodeCalculation
 from services.slo_controller.overcommit.change_threshold import any_changed
@@ -109,7 +109,7 @@ def _prepared(outcome: NodeOvercommitted) -> dict[str, Any]:
         "allocatable": amounts,
         "capacity": amounts,
         "originExtendedAllocatable": resources and {name: value(nanos(size)) for name, size in resources.items()},
-        "batchError": outcome.failed.get(upstream_plugin_names.BATCH) == upstream_plugin_names.PREPARE,
+        "batchError": outcome.failed.get(noderesource_plugin_problems.BATCH) == noderesource_plugin_problems.PREPARE,
         "midError": False,
     }
 

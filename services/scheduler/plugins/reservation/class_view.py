@@ -8,7 +8,7 @@ import numpy as np
 from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
 from services.scheduler.cache.reservation_holds import ReservationHolds, ReservedCapacity
 from services.scheduler.kernels.array_types_and_row_selection import Bools, Int64
-from services.scheduler.plugins.reservation.choose_reservation_on_node import Offer
+from services.scheduler.plugins.reservation.filter_and_nominate_reservations import Offer
 from services.scheduler.plugins.reservation.offers_as_arrays import MatchedReservations, OfferEvaluation
 from services.scheduler.plugins.reservation.reservations_a_pod_may_use import Wish, decision
 from services.scheduler.state.pod_equivalence_class import PodClass

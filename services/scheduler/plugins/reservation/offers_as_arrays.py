@@ -24,7 +24,7 @@ from services.scheduler.kernels.reservation_offers import (
     choose_reservations,
 )
 from services.scheduler.plugins.reservation.args import ReservationArgs
-from services.scheduler.plugins.reservation.choose_reservation_on_node import NATIVE, is_considered, is_restricted
+from services.scheduler.plugins.reservation.filter_and_nominate_reservations import NATIVE, is_considered, is_restricted
 from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.domain.scheduler_gates import SKIP_FITS_NODE
 

@@ -13,7 +13,7 @@ from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
 from services.scheduler.cache.reservation_holds import ReservedCapacity, used_reservation
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.plugins.reservation.args import ReservationArgs
-from services.scheduler.plugins.reservation.choose_reservation_on_node import lacks_node
+from services.scheduler.plugins.reservation.filter_and_nominate_reservations import lacks_node
 from services.scheduler.plugins.reservation.reservations_a_pod_may_use import is_pre_allocatable
 from services.scheduler.state.packed_controllers import unpacked
 from services.scheduler.state.pod_equivalence_class import PodClass

@@ -9,8 +9,8 @@ unit waits for those on its own nodes.
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
-from services.scheduler.cycle.placed_and_refused_pods import PlacedPod, StartDecision
+from services.scheduler.cycle.cycle_inputs import CycleInputs
+from services.scheduler.cycle.cycle_plan import PlacedPod, StartDecision
 from services.scheduler.cycle.planned_starts import (
     NO_LONGER_FITS,
     REFUSED,

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from services.scheduler.cache.cluster_cache import ClusterCache
-from services.scheduler.cycle.placed_and_refused_pods import ReleasedPod
+from services.scheduler.cycle.cycle_plan import ReleasedPod
 from services.scheduler.framework.plugin_base import DEFAULT_PREPARATION_NS, Plugin
 from services.scheduler.framework.pre_bind_preparation import PENDING, READY, Readiness
 from services.scheduler.framework.profile import Profile

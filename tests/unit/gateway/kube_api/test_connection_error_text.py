@@ -11,7 +11,7 @@ from cli.dev.kubeconfig import write_kubeconfig
 from cli.processes.free_ports import free_port
 from services.gateway.kube_api.api_errors import IdleWatch, Unanswered
 from services.gateway.kube_api.client import KubeApi
-from services.gateway.kube_api.connection_faults import connection_fault
+from services.gateway.kube_api.connection_error_text import connection_fault
 from services.gateway.kube_api.resources import PODS
 
 

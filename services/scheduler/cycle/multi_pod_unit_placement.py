@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 from services.scheduler.cache.tie_break import name_hash
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
+from services.scheduler.cycle.backfill_start_planning import StartPlanning
+from services.scheduler.cycle.cycle_inputs import CycleInputs
+from services.scheduler.cycle.cycle_plan import PlacedPod, PlannedHold, RefusedPod
 from services.scheduler.cycle.gang_preemption import GangPreemption
 from services.scheduler.cycle.network_domain_placement import NetworkDomainPlacement
-from services.scheduler.cycle.placed_and_refused_pods import PlacedPod, PlannedHold, RefusedPod
 from services.scheduler.cycle.pod_placement import MAX_FUTILE, MIN_RUN, PodPlacement
 from services.scheduler.cycle.pod_scheduled_condition import message
 from services.scheduler.cycle.result_of_unit_placement import UnitAttempt
-from services.scheduler.cycle.start_planning import StartPlanning
 from services.scheduler.framework.gang_grouping_interface import (
     Gathering,
     PodGrouping,

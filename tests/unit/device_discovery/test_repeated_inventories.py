@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.device_discovery.node_inventory import ChangeBudget, NodeInventory
+from services.device_discovery.repeated_inventory_check_and_rate_limit import ChangeBudget, NodeInventory
 from shared.agents.device_inventory import BadInventory, Inventory, decode
 from tests.support.discovery_log import BEGAN, gpu, message
 

@@ -11,8 +11,8 @@ from typing import Any
 from services.scheduler.cache.cluster_cache import ClusterCache
 from services.scheduler.cache.network_domains import NetworkDomains
 from services.scheduler.cache.plugin_cache import PluginCache
-from services.scheduler.cycle.nodes_held_while_preparing import Preparations
-from services.scheduler.cycle.placed_and_refused_pods import ReleasedPod
+from services.scheduler.cycle.cycle_plan import ReleasedPod
+from services.scheduler.cycle.pods_waiting_for_pre_bind import Preparations
 from services.scheduler.framework.plugin_base import Plugin
 from services.scheduler.framework.profile import Profile
 from services.scheduler.queue.quota_gate import QuotaGate

@@ -1,6 +1,6 @@
 """The statuses of PodGroups are written after the bindings of a burst, and never later than after a limit."""
 
-from services.scheduler.gangs.statuses_after_bindings import LONGEST_WAIT_NS, StatusesAfterBindings
+from services.scheduler.gangs.delayed_pod_group_status_writes import LONGEST_WAIT_NS, StatusesAfterBindings
 from shared.domain import gang
 from shared.kube.instants import SECOND
 from tests.support.scheduling_world import World, node, pod
