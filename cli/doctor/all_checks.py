@@ -38,8 +38,8 @@ from cli.supervisor.endpoints import Endpoints
 from cli.supervisor.system_folder import systems_in, wal_on_another_disk
 from cli.top.readings import STATUS_S, read_statuses
 from services.audit.service_manifest import stream_of
+from services.scheduler.explain.invalid_reservations import rejected_reservations
 from services.scheduler.explain.objects_without_plugin import objects_without_plugin
-from services.scheduler.explain.rejected_reservations import rejected_reservations
 from services.scheduler.explain.waiting_order_config import rules_in_force
 from shared.bus import NoResponse, NotPermitted
 from shared.bus.login import BadLogin

@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from cli.doctor.finding import Finding
 from services.scheduler.explain.gang_status import ignored_settings
 from services.scheduler.explain.ignored_node_annotations import ignored_annotations
+from services.scheduler.explain.invalid_reservations import RejectedReservation
 from services.scheduler.explain.objects_without_plugin import UnreadObjects
-from services.scheduler.explain.rejected_reservations import RejectedReservation
 from services.scheduler.explain.waiting_order_config import QueueRules
 from services.scheduler.plugins.node_numa_resource.node_cpu_and_zone_options import closing_label
 from services.scheduler.state.ignored_pod_settings import ignored_settings_of

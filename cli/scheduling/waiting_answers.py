@@ -11,7 +11,7 @@ from cli.scheduling.recorded_state import scheduler_state
 from cli.terminal.amounts import human_amounts
 from cli.terminal.durations import instant_of, second
 from services.scheduler.explain.gang_status import gang_status
-from services.scheduler.explain.rejected_reservations import RejectedReservation, rejected_reservations
+from services.scheduler.explain.invalid_reservations import RejectedReservation, rejected_reservations
 from services.scheduler.explain.waiting_order_config import QueueRules, rules_in_force
 from services.scheduler.explain.waiting_pods import WaitingPod, waiting_pods
 from services.scheduler.plugins.registry import text

@@ -3,7 +3,7 @@
 from functools import cache
 from operator import itemgetter
 
-from services.gateway.desired_state_result_codes import APPLIED, ENDED, GIVEN_UP, EarlyOutcome, Suppressed
+from services.gateway.desired_state_outcome_codes import APPLIED, ENDED, GIVEN_UP, EarlyOutcome, Suppressed
 from services.gateway.effects.intent_types import (
     POD_SCHEDULED,
     DesiredState,
@@ -14,7 +14,7 @@ from services.gateway.effects.intent_types import (
     field_group,
     object_ref,
 )
-from services.gateway.group_by_context_of_intent_log import by_cause, by_context
+from services.gateway.intents_by_context_in_snapshot import by_cause, by_context
 from services.gateway.kube_api.resources import PODS
 from services.gateway.snapshot_schema import StoredIntents
 from shared.events import Cause

@@ -20,9 +20,9 @@ from services.gateway.retention_carry_forward import CARRY_FORWARD, EVICTION_CON
 from services.gateway.service_manifest import MANIFEST
 from services.gateway.settings import GatewaySettings
 from services.gateway.state import GatewayState
-from services.gateway.watch.confirm_incomplete_list_requests import ListRequests
 from services.gateway.watch.incomplete_list_guard import ShortListLimits, ShortLists
 from services.gateway.watch.observation_buffer import ObservationBuffer
+from services.gateway.watch.operator_list_confirmation_requests import ListRequests
 from services.gateway.watch.unread_resources import Outages, find_unreachable, unreachable
 from services.gateway.watch.watcher import Watcher
 from services.gateway.webhooks.webhook_lifecycle import WebhookLifecycle, lifespan

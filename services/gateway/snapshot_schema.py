@@ -5,10 +5,10 @@ from sys import intern
 
 import msgspec
 
-from services.gateway.desired_state_result_codes import EarlyOutcome, Suppressed
+from services.gateway.desired_state_outcome_codes import EarlyOutcome, Suppressed
 from services.gateway.effects.eviction_budget import StoredEvictions
 from services.gateway.effects.intent_types import DesiredState, OneShot
-from services.gateway.group_by_context_of_intent_log import ByContext
+from services.gateway.intents_by_context_in_snapshot import ByContext
 from services.gateway.known_objects import KnownObject, ObservedPod
 from services.gateway.webhooks.admission_state import StoredAdmission
 from shared.events.cluster import IntentRefused

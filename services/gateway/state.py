@@ -6,7 +6,7 @@ Objects themselves stay in the API and in the log; a digest of each is enough to
 from sys import intern
 from typing import ClassVar, cast
 
-from services.gateway.desired_state_result_codes import result_of
+from services.gateway.desired_state_outcome_codes import result_of
 from services.gateway.effects.eviction_budget import EvictionRecord
 from services.gateway.effects.intent_types import POD_SCHEDULED, Intent, OneShot
 from services.gateway.intents_and_outcomes_index import IntentIndex

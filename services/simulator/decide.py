@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from services.simulator import generated_cluster, intent_execution
 from services.simulator.api import request_execution
-from services.simulator.api.object_changes_of_step import ApiTransaction
+from services.simulator.api.api_transaction import ApiTransaction
 from services.simulator.api.request_execution import Request
 from services.simulator.api.resource_kinds import NAMESPACES, NODES, PODS, PRIORITY_CLASSES
 from services.simulator.kubelet.pod_lifecycle import next_change_ns, next_pod

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from operator import itemgetter
 
 from services.simulator.api.api_errors import ApiError
-from services.simulator.api.object_changes_of_step import ApiTransaction
+from services.simulator.api.api_transaction import ApiTransaction
 from services.simulator.api.object_conversion import as_json, merged, typed
 from services.simulator.api.resource_kinds import BY_NAME, PODS, Resource
 from services.simulator.state import Intent, SimulatorState, fields_of, uid_of

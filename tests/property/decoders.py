@@ -23,7 +23,7 @@ from services.scheduler.extender_server.api_types import ExtenderArgs, ExtenderB
 from services.scheduler.extender_server.http_api import decode_args
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import allocation_of
 from services.simulator.api import request_execution
-from services.simulator.api.object_changes_of_step import ApiTransaction
+from services.simulator.api.api_transaction import ApiTransaction
 from services.simulator.api.resource_kinds import BY_NAME
 from services.simulator.decide import begin
 from services.simulator.settings import SimulatorSettings

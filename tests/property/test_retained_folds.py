@@ -15,7 +15,7 @@ from services.gateway.effects import outcome_events as outcomes
 from services.gateway.effects.intent_types import OneShot
 from services.gateway.known_objects import ObservedPod
 from services.gateway.service import SERVICE as GATEWAY
-from services.metrics_ingest.agent_actions.action_ingest_state import ActionIngestState
+from services.metrics_ingest.agent_actions.node_pods_and_actions_state import ActionIngestState
 from services.metrics_ingest.agent_actions.service import SERVICE as ACTIONS
 from services.metrics_ingest.agent_reports.decide_reports import report_drafts
 from services.metrics_ingest.agent_reports.metrics_ingest_state import ReportIngestState

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from services.gateway.group_by_context_of_intent_log import ByContext, by_cause, by_context
+from services.gateway.intents_by_context_in_snapshot import ByContext, by_cause, by_context
 from shared.events import Cause, RecordedEvent
 from shared.events.cluster import EvictionPaused, EvictionsHeld, EvictionsReleased, PodEvicted
 from shared.kube.instants import SECOND

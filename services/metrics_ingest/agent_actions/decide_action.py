@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from services.metrics_ingest.agent_actions.action_ingest_state import (
+from services.metrics_ingest.agent_actions.node_pods_and_actions_state import (
     ActionIngestState,
     PodOnNode,
     digest_of,

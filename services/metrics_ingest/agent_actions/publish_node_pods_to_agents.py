@@ -3,7 +3,7 @@
 import asyncio
 import logging
 
-from services.metrics_ingest.agent_actions.action_ingest_state import ActionIngestState
+from services.metrics_ingest.agent_actions.node_pods_and_actions_state import ActionIngestState
 from shared.agents import node_pods, subjects
 from shared.ingest.mqtt_session import BrokerUnavailable, MqttSession
 from shared.runtime.service import Runtime

@@ -4,7 +4,7 @@ topologies, and evictions of pods that still run.
 
 from collections.abc import Hashable
 
-from services.metrics_ingest.agent_actions.action_ingest_state import ActionIngestState, digest_of
+from services.metrics_ingest.agent_actions.node_pods_and_actions_state import ActionIngestState, digest_of
 from shared.events import RecordedEvent
 from shared.events.intents import EvictionRequested
 from shared.events.log import WriterStarted

@@ -9,14 +9,14 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from services.metrics_ingest.agent_actions.action_ingest_state import (
+from services.metrics_ingest.agent_actions.decide_action import action_events, removed_topologies
+from services.metrics_ingest.agent_actions.node_pods_and_actions_state import (
     FOLDED,
     ActionIngestState,
     RecordedActions,
     is_recorded,
     with_number,
 )
-from services.metrics_ingest.agent_actions.decide_action import action_events, removed_topologies
 from services.metrics_ingest.agent_actions.publish_node_pods_to_agents import NodePodsPublisher
 from services.metrics_ingest.agent_actions.retention_carry_forward import CARRY_FORWARD
 from services.metrics_ingest.agent_actions.service_manifest import MANIFEST

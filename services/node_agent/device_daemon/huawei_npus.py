@@ -8,7 +8,7 @@ import logging
 import re
 from pathlib import Path
 
-from services.node_agent.device_daemon.device_listing import GPU_MEMORY, ListedDevice, place_of
+from services.node_agent.device_daemon.device_info_file import GPU_MEMORY, ListedDevice, place_of
 from services.node_agent.device_daemon.vendor_tool import ToolFailed, VendorFailed, VendorTool, last_word, number
 from services.node_agent.devices.pci_bus import PciBus
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from services.node_agent.device_daemon import cambricon_mlus, huawei_npus, kunlun_xpus, metax_gpus
 from services.node_agent.device_daemon.daemon_options import DaemonOptions, DeviceDaemonSettings, load_options
-from services.node_agent.device_daemon.device_listing import ListedDevice, encode
+from services.node_agent.device_daemon.device_info_file import ListedDevice, encode
 from services.node_agent.device_daemon.vendor_tool import ToolFailed, VendorFailed, VendorTool
 from services.node_agent.devices.pci_bus import PciBus
 from shared.errors import KoordError

@@ -12,7 +12,7 @@ import numpy as np
 from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
 from services.scheduler.framework.kernel_filter_and_score_terms import FitTerm, ScoreTerm
 from services.scheduler.framework.plugin_base import MAX_SCORE, Plugin
-from services.scheduler.framework.plugin_cycle_state import PluginCycleState
+from services.scheduler.framework.plugin_extension_points import PluginCycleState
 from services.scheduler.framework.plugin_spec import Normalize
 from services.scheduler.framework.profile import Profile
 from services.scheduler.kernels.array_types_and_row_selection import Int64, Rows

@@ -22,7 +22,7 @@ from services.scheduler.cycle.predicted_evaluation_for_equal_pods import Predict
 from services.scheduler.cycle.rejection_counts import BEST, rejections
 from services.scheduler.cycle.rows_changed_by_this_cycle import RowChanges
 from services.scheduler.framework.plugin_base import Plugin, normalized
-from services.scheduler.framework.plugin_cycle_state import SparseScores, on_all_rows
+from services.scheduler.framework.plugin_extension_points import SparseScores, on_all_rows
 from services.scheduler.framework.plugin_spec import Normalize
 from services.scheduler.kernels.array_types_and_row_selection import Int64
 from services.scheduler.kernels.merge_and_select_nodes import (

@@ -7,7 +7,7 @@ import numpy as np
 
 from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
 from services.scheduler.framework.kernel_filter_and_score_terms import AllocationTerm, BalanceTerm, FitTerm, ScoreTerm
-from services.scheduler.framework.plugin_cycle_state import PluginCycleState
+from services.scheduler.framework.plugin_extension_points import PluginCycleState
 from services.scheduler.kernels.argument_and_result_types import Allocation, Balance, Fit, Load, Outcome
 from services.scheduler.kernels.array_types_and_row_selection import Bools, Int64, Rows
 from services.scheduler.kernels.fused_fit_and_scores import evaluate

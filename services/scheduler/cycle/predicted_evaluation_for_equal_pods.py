@@ -16,7 +16,7 @@ from services.scheduler.cycle.active_plugins import ActivePlugins, Scoring
 from services.scheduler.cycle.fused_scoring import FusedScoring
 from services.scheduler.framework.kernel_filter_and_score_terms import ScoreTerm
 from services.scheduler.framework.plugin_base import normalized
-from services.scheduler.framework.plugin_cycle_state import PluginCycleState
+from services.scheduler.framework.plugin_extension_points import PluginCycleState
 from services.scheduler.framework.plugin_spec import Normalize
 from services.scheduler.kernels.array_types_and_row_selection import Bools, Int64
 from services.scheduler.kernels.merge_and_select_nodes import close, note_refusals

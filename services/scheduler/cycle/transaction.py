@@ -22,7 +22,7 @@ from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.cycle.rows_changed_by_this_cycle import RowChange, RowChanges
 from services.scheduler.framework.plugin_base import Plugin
-from services.scheduler.framework.plugin_cycle_state import PluginCycleState
+from services.scheduler.framework.plugin_extension_points import PluginCycleState
 from services.scheduler.framework.post_filter import Mark
 from services.scheduler.framework.pre_bind_preparation import Preparation
 from services.scheduler.framework.profile import Profile

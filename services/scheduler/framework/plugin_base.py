@@ -21,7 +21,7 @@ from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.framework.gang_grouping_interface import PodGrouping
-from services.scheduler.framework.plugin_cycle_state import PluginCycleState
+from services.scheduler.framework.plugin_extension_points import PluginCycleState
 from services.scheduler.framework.plugin_spec import Normalize, PluginSpec
 from services.scheduler.framework.post_filter import PostFilterPlugin
 from services.scheduler.framework.pre_bind_preparation import READY, Readiness

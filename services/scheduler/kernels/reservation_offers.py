@@ -1,7 +1,7 @@
 """The Reservation that a pod of a class would use on each node, and its score.
 
-The arithmetic is that of `plugins.reservation.filter_and_nominate_reservations`, which words the reasons where no Reservation
-passes. Source: spec/scheduler-workloads.md 1.8, 1.9.
+The arithmetic is that of `plugins.reservation.filter_and_nominate_reservations`, which words the reasons where no
+Reservation passes. Source: spec/scheduler-workloads.md 1.8, 1.9.
 """
 
 from typing import NamedTuple

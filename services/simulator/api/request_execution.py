@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from services.simulator.api.api_errors import ApiError, bad_request, not_found
-from services.simulator.api.object_changes_of_step import ApiTransaction
+from services.simulator.api.api_transaction import ApiTransaction
 from services.simulator.api.object_conversion import as_json, decoded, name_of
 from services.simulator.api.resource_kinds import Resource, resource_of
 from services.simulator.seeded_random import splitmix

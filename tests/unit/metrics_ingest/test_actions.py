@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from services.metrics_ingest.agent_actions.action_ingest_state import (
+from services.metrics_ingest.agent_actions.decide_action import action_events, removed_topologies
+from services.metrics_ingest.agent_actions.node_pods_and_actions_state import (
     NUMBERS_KEPT,
     ActionIngestState,
     is_recorded,
     with_number,
 )
-from services.metrics_ingest.agent_actions.decide_action import action_events, removed_topologies
 from shared.agents import actions
 from shared.agents.actions import (
     ActionReport,

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from services.metrics_ingest.agent_actions.action_ingest_state import ActionIngestState
+from services.metrics_ingest.agent_actions.node_pods_and_actions_state import ActionIngestState
 from shared.events.cluster import NodeObserved, PodBound, PodDeleted
 from shared.kube.meta import Metadata
 from shared.kube.node import Node

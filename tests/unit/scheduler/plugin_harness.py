@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
 from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.framework.plugin_base import Plugin
-from services.scheduler.framework.plugin_cycle_state import PluginCycleState
+from services.scheduler.framework.plugin_extension_points import PluginCycleState
 from services.scheduler.framework.profile import Profile, Scorer
 from services.scheduler.state.pod_equivalence_class import PodClass, class_key, common_part
 from services.scheduler.state.scheduler_state import SchedulerState

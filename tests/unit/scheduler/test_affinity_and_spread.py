@@ -10,7 +10,7 @@ from services.scheduler.configuration import read_config
 from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
-from services.scheduler.framework.plugin_cycle_state import PluginCycleState, on_all_rows
+from services.scheduler.framework.plugin_extension_points import PluginCycleState, on_all_rows
 from services.scheduler.kernels.array_types_and_row_selection import Bools
 from services.scheduler.state.pod_equivalence_class import PodClass, class_key, common_part
 from services.scheduler.state.pod_scheduling_record import PodRecord

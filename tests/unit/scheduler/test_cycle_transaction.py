@@ -18,7 +18,7 @@ from services.scheduler.cycle.active_plugins import ActivePlugins
 from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.framework.plugin_base import MAX_SCORE
-from services.scheduler.framework.plugin_cycle_state import on_all_rows
+from services.scheduler.framework.plugin_extension_points import on_all_rows
 from services.scheduler.framework.plugin_spec import Normalize
 from services.scheduler.framework.profile import Profile
 from services.scheduler.kernels.merge_and_select_nodes import FEASIBLE, NO_NODE

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from services.scheduler.framework.plugin_base import Plugin, make_plugin
-from services.scheduler.framework.plugin_cycle_state import PluginCycleState
+from services.scheduler.framework.plugin_extension_points import PluginCycleState
 from services.scheduler.framework.plugin_spec import PluginSpec, Point
 from services.scheduler.framework.post_filter import PostFilterPlugin
 from services.scheduler.framework.reasons import ReasonText

@@ -1,7 +1,7 @@
 """Reservations that cannot be placed as they are written are found, with what is wrong."""
 
 from cli.doctor.check_unread_objects import about_rejected_reservations
-from services.scheduler.explain.rejected_reservations import rejected_reservations
+from services.scheduler.explain.invalid_reservations import rejected_reservations
 from shared.kube.instants import instant_text
 from tests.support.reservations import available, observe, reservation
 from tests.support.scheduling_world import START_NS, World, node

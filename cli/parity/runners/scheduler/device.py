@@ -16,9 +16,9 @@ from cli.parity.runners.scheduler.device_reservations import NodeWithReservation
 from cli.parity.runners.scheduler.device_words import SUCCESS, free_amounts, plain, status_of
 from cli.parity.runners.scheduler.evaluation import agree
 from cli.parity.runners.scheduler.recorded_cluster import Cluster, Tried
-from services.scheduler.plugins.device_share.admission_to_one_node import DeviceAdmission, matched_templates
 from services.scheduler.plugins.device_share.allocation_annotation import allocation_of, annotation_for
 from services.scheduler.plugins.device_share.device_usage import Allocation, DeviceUsage
+from services.scheduler.plugins.device_share.filter_score_reserve_on_one_node import DeviceAdmission, matched_templates
 from services.scheduler.plugins.device_share.node_cache import DeviceCache
 from services.scheduler.plugins.device_share.numa_hints import device_hints
 from services.scheduler.plugins.device_share.plugin import DeviceShare

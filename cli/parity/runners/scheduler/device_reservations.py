@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 
 from cli.parity.runners.scheduler.device_words import by_minor, free_amounts, plain, status_of
-from services.scheduler.plugins.device_share.admission_to_one_node import DeviceAdmission, DeviceSettings
 from services.scheduler.plugins.device_share.allocation_annotation import allocation_of
 from services.scheduler.plugins.device_share.device_usage import Allocation, DevicesInUse, DeviceUsage, is_zero
 from services.scheduler.plugins.device_share.devices_in_reservations import (
@@ -21,6 +20,7 @@ from services.scheduler.plugins.device_share.devices_in_reservations import (
     unmatched_used,
 )
 from services.scheduler.plugins.device_share.devices_of_node import NodeDevices
+from services.scheduler.plugins.device_share.filter_score_reserve_on_one_node import DeviceAdmission, DeviceSettings
 from services.scheduler.plugins.device_share.pod_device_requests import DeviceRequests
 from services.scheduler.plugins.helper.rejections import Rejection
 from shared.domain.reservation import RESTRICTED

@@ -18,7 +18,7 @@ from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.cycle.joint_placement_of_similar_classes import VariantBatch
 from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.framework.plugin_base import Plugin, normalized
-from services.scheduler.framework.plugin_cycle_state import on_all_rows
+from services.scheduler.framework.plugin_extension_points import on_all_rows
 from services.scheduler.framework.profile import Profile, Scorer
 from services.scheduler.kernels.array_types_and_row_selection import Bools, Int64
 from services.scheduler.kernels.merge_and_select_nodes import FEASIBLE

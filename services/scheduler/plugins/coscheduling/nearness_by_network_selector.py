@@ -18,7 +18,7 @@ from services.scheduler.cache.network_domains import NetworkDomains
 from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
 from services.scheduler.cache.pods_with_network_selector import network_selector, pods_with_network_selector
 from services.scheduler.framework.plugin_base import MAX_SCORE
-from services.scheduler.framework.plugin_cycle_state import PluginCycleState
+from services.scheduler.framework.plugin_extension_points import PluginCycleState
 from services.scheduler.kernels.array_types_and_row_selection import Bools, Int64
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import PodRecord

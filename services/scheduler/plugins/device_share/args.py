@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from services.scheduler.plugins.device_share.admission_to_one_node import DeviceSettings
 from services.scheduler.plugins.device_share.device_scores import LEAST, MOST, ScoringStrategy
+from services.scheduler.plugins.device_share.filter_score_reserve_on_one_node import DeviceSettings
 from services.scheduler.plugins.helper.plugin_args import decode_args
 from shared.domain.device_requests import FPGA_SHARE, MEMORY, NPU_CORE, RATIO, RDMA_SHARE
 from shared.errors import KoordError

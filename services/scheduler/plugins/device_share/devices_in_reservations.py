@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.plugins.device_share import SPEC
-from services.scheduler.plugins.device_share.admission_to_one_node import DeviceAdmission
 from services.scheduler.plugins.device_share.device_usage import (
     Allocation,
     ByType,
@@ -18,6 +17,7 @@ from services.scheduler.plugins.device_share.device_usage import (
     is_zero,
     less,
 )
+from services.scheduler.plugins.device_share.filter_score_reserve_on_one_node import DeviceAdmission
 from services.scheduler.plugins.helper.rejections import Rejection
 
 Amounts = dict[str, dict[int, dict[str, int]]]

@@ -10,24 +10,24 @@ from typing import cast
 import numpy as np
 
 from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
-from services.scheduler.framework.plugin_cycle_state import PluginCycleState
+from services.scheduler.framework.plugin_extension_points import PluginCycleState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.kernels.array_types_and_row_selection import Bools, Int64, Rows
-from services.scheduler.plugins.device_share.admission_to_one_node import (
+from services.scheduler.plugins.device_share.allocation_annotation import allocation_of, annotation_for
+from services.scheduler.plugins.device_share.device_plugin_annotations import device_plugin_annotations
+from services.scheduler.plugins.device_share.device_usage import Allocation, DeviceUsage, Lifted
+from services.scheduler.plugins.device_share.filter_score_reserve_on_one_node import (
     DeviceAdmission,
     DeviceSettings,
     matched_templates,
 )
-from services.scheduler.plugins.device_share.allocation_annotation import allocation_of, annotation_for
-from services.scheduler.plugins.device_share.device_plugin_annotations import device_plugin_annotations
-from services.scheduler.plugins.device_share.device_usage import Allocation, DeviceUsage, Lifted
 from services.scheduler.plugins.device_share.node_cache import CachedDevices, DeviceCache, Templates
 from services.scheduler.plugins.device_share.offer_below_numa_nodes import DeviceOffer
 from services.scheduler.plugins.device_share.pod_device_requests import RequestedDevices
 from services.scheduler.plugins.device_share.requests_cached_by_class import RequestsByClass
 from services.scheduler.plugins.device_share.results_by_state import ResultsByState
 from services.scheduler.plugins.helper.allocations_of_cycle import AllocationsOfCycle
-from services.scheduler.plugins.helper.numa_alignment import ANY_NUMA, AffinitySource, numas_in
+from services.scheduler.plugins.helper.numa_hint_provider_interface import ANY_NUMA, AffinitySource, numas_in
 from services.scheduler.plugins.helper.rejections import CycleRejections, Rejection
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import Assignment, PodRecord

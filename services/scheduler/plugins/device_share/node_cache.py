@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from services.scheduler.kernels.array_types_and_row_selection import Bools
-from services.scheduler.plugins.device_share.admission_to_one_node import (
-    DeviceAdmission,
-    DeviceSettings,
-)
 from services.scheduler.plugins.device_share.allocation_annotation import allocation_of
 from services.scheduler.plugins.device_share.device_usage import Allocation, DevicesInUse, DeviceUsage
 from services.scheduler.plugins.device_share.devices_of_node import NO_DEVICES, NodeDevices
+from services.scheduler.plugins.device_share.filter_score_reserve_on_one_node import (
+    DeviceAdmission,
+    DeviceSettings,
+)
 from services.scheduler.plugins.device_share.node_debug_view import node_view
 from services.scheduler.plugins.device_share.pod_device_requests import RequestedDevices, device_resources
 from services.scheduler.plugins.device_share.results_by_state import ResultsByClass

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
 from services.scheduler.framework.reasons import Reason
-from services.scheduler.plugins.device_share.admission_to_one_node import DeviceAdmission
 from services.scheduler.plugins.device_share.choose_devices import DesiredDevices, desired_devices
 from services.scheduler.plugins.device_share.device_usage import NOTHING_LIFTED, Allocation, Lifted
-from services.scheduler.plugins.helper.numa_alignment import ZoneHint
+from services.scheduler.plugins.device_share.filter_score_reserve_on_one_node import DeviceAdmission
+from services.scheduler.plugins.helper.numa_hint_provider_interface import ZoneHint
 from services.scheduler.plugins.helper.rejections import Rejection
 from shared.kube.device import GPU
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 
-from services.scheduler.plugins.device_share.admission_to_one_node import DeviceAdmission
 from services.scheduler.plugins.device_share.device_usage import NOTHING_LIFTED, Lifted
+from services.scheduler.plugins.device_share.filter_score_reserve_on_one_node import DeviceAdmission
 from services.scheduler.plugins.device_share.numa_hints import device_hints
-from services.scheduler.plugins.helper.numa_alignment import MOST_NUMAS, ZoneHint
+from services.scheduler.plugins.helper.numa_hint_provider_interface import MOST_NUMAS, ZoneHint
 from services.scheduler.plugins.helper.rejections import Rejection
 
 

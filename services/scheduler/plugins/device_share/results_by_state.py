@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable, Mapping
 import numpy as np
 
 from services.scheduler.kernels.array_types_and_row_selection import Int64
-from services.scheduler.plugins.device_share.admission_to_one_node import DeviceAdmission
+from services.scheduler.plugins.device_share.filter_score_reserve_on_one_node import DeviceAdmission
 from services.scheduler.plugins.device_share.pod_device_requests import RequestedDevices
 from services.scheduler.plugins.helper.rejections import Rejection
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from services.scheduler.cache.nodes import NodeTable
-from services.scheduler.framework.plugin_cycle_state import PluginCycleState
+from services.scheduler.framework.plugin_extension_points import PluginCycleState
 from services.scheduler.kernels.array_types_and_row_selection import Int64, Rows
 from services.scheduler.state.pod_equivalence_class import PodClass
 

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 
 from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
-from services.scheduler.framework.plugin_cycle_state import PluginCycleState
+from services.scheduler.framework.plugin_extension_points import PluginCycleState
 from services.scheduler.kernels.array_types_and_row_selection import Int64, Rows
 from services.scheduler.plugins.helper.volume_claims import claim_keys
 from services.scheduler.state.pod_equivalence_class import PodClass

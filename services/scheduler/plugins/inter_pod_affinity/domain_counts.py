@@ -5,7 +5,7 @@ import numpy as np
 from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
 from services.scheduler.cache.undoable_pod_change_counts import PodChange, PodChangeCounter
 from services.scheduler.kernels.array_types_and_row_selection import Int64
-from services.scheduler.kernels.topology_domain_filter import WHERE_ANY, WHERE_NONE, mark
+from services.scheduler.kernels.inter_pod_affinity_filter import WHERE_ANY, WHERE_NONE, mark
 from services.scheduler.plugins.helper.topology_domains import Domains, domains
 from services.scheduler.plugins.inter_pod_affinity.affinity_index import AffinityIndex
 from services.scheduler.plugins.inter_pod_affinity.affinity_terms import NO_TERMS, Term, terms_of

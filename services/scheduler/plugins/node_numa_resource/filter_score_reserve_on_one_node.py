@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Protocol
 
 from services.scheduler.framework.reasons import Reason
-from services.scheduler.plugins.helper.numa_alignment import ANY_NUMA, MOST_NUMAS, ZoneOffer, numas_in
+from services.scheduler.plugins.helper.numa_hint_provider_interface import ANY_NUMA, MOST_NUMAS, ZoneOffer, numas_in
 from services.scheduler.plugins.helper.rejections import Rejection
 from services.scheduler.plugins.node_numa_resource import policy_names
 from services.scheduler.plugins.node_numa_resource.amplification_ratio_annotation import amplified

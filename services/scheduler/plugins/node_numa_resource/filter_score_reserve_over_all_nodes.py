@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
 from services.scheduler.framework.kernel_filter_and_score_terms import AllocationTerm, ScoreTerm
-from services.scheduler.framework.plugin_cycle_state import PluginCycleState
+from services.scheduler.framework.plugin_extension_points import PluginCycleState
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.kernels.array_types_and_row_selection import Bools, Int64, Rows
 from services.scheduler.kernels.fit_allocation_balance import allocation_scores
-from services.scheduler.plugins.helper.numa_alignment import ANY_NUMA, ClassOffers, ZoneProvider
+from services.scheduler.plugins.helper.numa_hint_provider_interface import ANY_NUMA, ClassOffers, ZoneProvider
 from services.scheduler.plugins.helper.rejections import CycleRejections, Rejection
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import allocation_of, annotations_for
 from services.scheduler.plugins.node_numa_resource.choose_cpus_and_zones import DrawnAllocation

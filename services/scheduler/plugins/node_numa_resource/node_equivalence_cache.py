@@ -6,7 +6,7 @@ node.
 
 from collections.abc import Hashable, Sequence
 
-from services.scheduler.plugins.helper.numa_alignment import ZoneOffer
+from services.scheduler.plugins.helper.numa_hint_provider_interface import ZoneOffer
 from services.scheduler.plugins.node_numa_resource.choose_cpus_and_zones import NumaNode
 from services.scheduler.plugins.node_numa_resource.filter_score_reserve_on_one_node import NodeAdmission
 from services.scheduler.plugins.node_numa_resource.node_cpu_and_zone_options import NodeOptions

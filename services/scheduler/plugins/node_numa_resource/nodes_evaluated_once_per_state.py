@@ -11,7 +11,7 @@ import numpy as np
 from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
 from services.scheduler.kernels.array_types_and_row_selection import Int64
 from services.scheduler.plugins.helper.allocations_of_cycle import AllocationsOfCycle
-from services.scheduler.plugins.helper.numa_alignment import ClassOffers
+from services.scheduler.plugins.helper.numa_hint_provider_interface import ClassOffers
 from services.scheduler.plugins.helper.rejections import CycleRejections
 from services.scheduler.plugins.node_numa_resource.choose_cpus_and_zones import DrawnAllocation, NumaNode
 from services.scheduler.plugins.node_numa_resource.filter_score_reserve_on_one_node import NodeAdmission

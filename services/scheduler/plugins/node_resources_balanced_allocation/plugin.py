@@ -18,7 +18,7 @@ from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.framework.kernel_filter_and_score_terms import BalanceTerm
 from services.scheduler.framework.plugin_base import MAX_SCORE, Plugin
-from services.scheduler.framework.plugin_cycle_state import PluginCycleState
+from services.scheduler.framework.plugin_extension_points import PluginCycleState
 from services.scheduler.framework.plugin_spec import PluginSpec
 from services.scheduler.kernels.array_types_and_row_selection import Int64, Rows
 from services.scheduler.kernels.fit_allocation_balance import balance_scores

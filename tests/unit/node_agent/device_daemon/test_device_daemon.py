@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from cli.commands.run import run as run_command
 from services.node_agent.device_daemon.daemon_options import BadDaemonOption, DaemonOptions, load_options
-from services.node_agent.device_daemon.device_listing import encode
+from services.node_agent.device_daemon.device_info_file import encode
 from services.node_agent.device_daemon.service import run
 from tests.support.sysfs_trees import ACCELERATOR, KUNLUN, pci_function
 from tests.support.waiting import wait_until

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from services.node_agent.device_daemon.device_listing import ListedDevice, ListedPlace, encode
+from services.node_agent.device_daemon.device_info_file import ListedDevice, ListedPlace, encode
 from services.node_agent.device_daemon.service import Vendors
 from services.node_agent.device_daemon.vendor_tool import ToolFailed, VendorFailed, VendorTool
 from services.node_agent.devices.device_info_files import read_device_infos

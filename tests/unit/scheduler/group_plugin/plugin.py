@@ -6,7 +6,7 @@ from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.framework.gang_grouping_interface import ClassGrouping, PodGrouping
 from services.scheduler.framework.plugin_base import Plugin
-from services.scheduler.framework.plugin_cycle_state import PluginCycleState
+from services.scheduler.framework.plugin_extension_points import PluginCycleState
 from services.scheduler.framework.plugin_spec import PluginSpec
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.scheduler_state import SchedulerState
