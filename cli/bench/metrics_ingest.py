@@ -5,6 +5,7 @@ is answered after the commit of its NodeReported. Nodes and pods are in the log 
 """
 
 import asyncio
+import math
 import multiprocessing
 import os
 import sys
@@ -18,7 +19,7 @@ import msgspec
 import uvloop
 
 from cli.bench.process_costs import Servers, peak_bytes, reply
-from cli.bench.report_senders import ANSWERED_S, INTERVAL_S, MIB, node_name, pod_uid, send
+from cli.bench.report_senders import ANSWERED_S, INTERVAL_S, MIB, node_name, pod_uid, reports_due, send
 from cli.embedded import EmbeddedNats, EmbeddedPostgres
 from cli.processes.child_process import Process
 from cli.service_list import contexts
@@ -96,6 +97,12 @@ def ingest(*, nodes: int, pods_per_node: int, seconds: float, as_json: bool) -> 
 
     Ingest, the sender of reports, Postgres and NATS are processes of their own on this machine.
     """
+    if not reports_due(nodes, seconds):
+        raise click.UsageError(
+            f"no report is due in {seconds:g} s of {nodes} node{'' if nodes == 1 else 's'} that report every {INTERVAL_S} s; "
+            f"give at least --seconds {math.ceil(INTERVAL_S / nodes)}"
+            + (f" or --nodes {math.ceil(INTERVAL_S / seconds)}" if seconds > 0 else "")
+        )
     with tempfile.TemporaryDirectory(prefix="koord-bench-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         folder.chmod(0o755)  # Postgres may run as another user

@@ -49,6 +49,11 @@ def send(pipe: Connection, nats: str, nodes: int, pods: int, minutes: int) -> No
     uvloop.run(_Sender(pipe, nodes, pods, minutes).run(nats))
 
 
+def reports_due(nodes: int, seconds: float) -> int:
+    """Returns the number of reports within `seconds` of nodes of which each reports every INTERVAL_S."""
+    return int(seconds * nodes / INTERVAL_S)
+
+
 class _Sender:
     """Agents of all nodes. Each report is the next minute of its node, up to now."""
 
@@ -89,7 +94,7 @@ class _Sender:
         pause_s = INTERVAL_S / self._nodes
         began = time.monotonic()
         async with asyncio.TaskGroup() as group:
-            for turn in range(int(seconds / pause_s)):
+            for turn in range(reports_due(self._nodes, seconds)):
                 await asyncio.sleep(max(0.0, began + turn * pause_s - time.monotonic()))
                 at_ns, number = time.time_ns(), turn % self._nodes
                 sent[node_name(number), at_ns] = time.monotonic()
