@@ -78,13 +78,19 @@ async def explain_pod(
 def _with_present_wait(found: Explanation, view: SchedulerState, language: str, *, is_untried: bool) -> Explanation:
     """Adds what the pod waits for at present. A gang that is not complete is not tried, so no cycle names it."""
     # Only here: they read YAML, and without it the command starts sooner.
+    from services.scheduler.explain.probable_mistakes import probable_mistakes
     from services.scheduler.explain.waiting_order_config import rules_in_force
     from services.scheduler.explain.waiting_pods import waiting_pods
 
-    waiting = waiting_pods(view, rules_in_force(view), time.time_ns())
-    state = next((each.state for each in waiting if each.record.uid == found.pod_uid), None)
-    if state is None:
+    rules = rules_in_force(view)
+    waiting = next(
+        (each for each in waiting_pods(view, rules, time.time_ns()) if each.record.uid == found.pod_uid), None
+    )
+    if waiting is None:
         return found
+    seen, state = set(found.ignored), waiting.state
+    mistakes = probable_mistakes(view, rules, waiting.record)
+    found = replace(found, mistakes=tuple(each for each in mistakes if each.partition(": ")[2] not in seen))
     words = text(state.code, state.detail, language)
     is_first = not any(step.event.startswith("scheduling/") for step in found.steps)
     if is_first or (is_untried and found.evaluation is None):

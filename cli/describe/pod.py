@@ -42,6 +42,9 @@ async def describe(log: LogReader, name: str) -> Description:
         "Status": f"{explanation.status}: {explanation.summary}",
         "Node": explanation.node,
     }
+    found |= {
+        title: faults for title, faults in (("Ignored", explanation.ignored), ("Check", explanation.mistakes)) if faults
+    }
     if pod is not None:
         found |= _facts(pod)
     if record is not None and record.pod_class is not None:

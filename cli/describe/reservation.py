@@ -26,12 +26,14 @@ async def describe(log: LogReader, name: str) -> Description:
         "Waiting owners": reservation.waiting,
         "Allocate once": "true" if reservation.allocate_once else "false",
         "Policy": reservation.policy,
-        "Expires": reservation.expires or "never",
+        "Expires": reservation.expires or ("never" if reservation.node else "not before it is placed"),
         "Since": reservation.since,
         "Place": queue_place(reservation.place),
         "Attempts": f"{reservation.attempts}"
         + (f", next {reservation.next_attempt}" if reservation.next_attempt else ""),
     }
+    if reservation.mistakes:
+        found["Check"] = reservation.mistakes
     refused = [(one.plugin, str(one.nodes), one.text) for one in reservation.refused_by]
     if refused:
         found["Rejected"] = Table(("plugin", "nodes", "reason"), refused, right=("nodes",))

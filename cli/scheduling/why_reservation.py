@@ -18,6 +18,7 @@ from cli.terminal.durations import instant_of, times
 from cli.terminal.object_name import cluster_name
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format
+from services.scheduler.explain.probable_mistakes import probable_mistakes
 from services.scheduler.explain.waiting_order_config import rules_in_force
 from services.scheduler.explain.waiting_pods import WaitingPod, waiting_pods
 from services.scheduler.state.scheduler_state import SchedulerState
@@ -76,6 +77,7 @@ class ReservationExplanation(msgspec.Struct, frozen=True):
         place: in the queue; 0 where it is not there. since: instant of its first observation; empty where unknown.
         refused_by: the plugins that rejected nodes for it at its last attempt.
         steps: events about its capacity, oldest first.
+        mistakes: of one that waits, what is probably misspelt.
     """
 
     reservation: str
@@ -95,6 +97,7 @@ class ReservationExplanation(msgspec.Struct, frozen=True):
     next_attempt: str
     refused_by: tuple[Refusal, ...]
     steps: tuple[HoldStep, ...]
+    mistakes: tuple[str, ...] = ()
 
 
 @click.command
@@ -132,12 +135,15 @@ async def explain_reservation(log: LogReader, view: SchedulerState, name: str) -
             f"Reservation {name} cannot be read: {error.fault}; correct the field: kubectl edit reservation {name}"
         ) from error
     uid = found.metadata.uid
-    waiting = waiting_pods(view, rules_in_force(view), time.time_ns())
-    own = await pending_in(log, view, [each for each in waiting if each.record.uid == uid])
+    rules = rules_in_force(view)
+    waiting = waiting_pods(view, rules, time.time_ns())
+    unplaced = [each for each in waiting if each.record.uid == uid]
+    own = await pending_in(log, view, unplaced)
+    mistakes = tuple(fault for each in unplaced for fault in probable_mistakes(view, rules, each.record))
     users = users_of(found) or (operating.placed if operating else ())
     steps = await _steps(log, found)
     explained = _explanation(found, own[0] if own else None, users, _owners(view, found, waiting), steps)
-    return replace(explained, reservation=name)
+    return replace(explained, reservation=name, mistakes=mistakes)
 
 
 def _owners(view: SchedulerState, found: Reservation, waiting: list[WaitingPod]) -> tuple[str, ...]:
@@ -230,7 +236,9 @@ def _summary(found: Reservation, pending: PendingPod | None, users: tuple[str, .
         return f"it is not placed: {problem}"
     if found.is_available:
         return f"it holds capacity on {status.node_name}, used by {_pods(len(users))}"
-    return f"it waits: {pending.waits_for.removeprefix('it waits: ')}" if pending else "no cycle has tried it yet"
+    if pending is None:
+        return "no cycle has tried it yet"
+    return pending.waits_for if pending.waits_for.startswith("it waits") else f"it waits: {pending.waits_for}"
 
 
 def _pods(count: int) -> str:
@@ -255,6 +263,8 @@ def _lines(found: ReservationExplanation) -> Iterator[str]:
     once = "for one pod" if found.allocate_once else "for several pods"
     holds = "holds" if found.node else "is to hold"
     yield f"  {holds} {human_amounts(found.holds)} {once}, policy {found.policy}"
+    for mistake in found.mistakes:
+        yield f"  check: {mistake}"
     if found.used_by:
         amounts = f": {human_amounts(found.used)}" if found.used else ""
         yield f"  used by {', '.join(found.used_by)}{amounts}"

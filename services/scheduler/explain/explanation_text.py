@@ -81,6 +81,7 @@ class Explanation(msgspec.Struct, frozen=True):
         evaluation: of its last placement or rejection, if that cycle is among the events.
         steps: its events in the order in which they were appended.
         ignored: its labels and annotations that cannot be read and have no effect.
+        mistakes: of a pod that waits, what is probably misspelt: names that nothing has, and faults of its gang.
     """
 
     pod: str
@@ -91,12 +92,14 @@ class Explanation(msgspec.Struct, frozen=True):
     evaluation: Evaluation | None
     steps: tuple[Step, ...]
     ignored: tuple[str, ...] = ()
+    mistakes: tuple[str, ...] = ()
 
 
 def render(explanation: Explanation) -> str:
     """Returns the explanation as plain text, for a terminal without colours or a log."""
     lines = [f"{explanation.pod or 'unknown pod'} ({explanation.pod_uid or 'no uid'}): {explanation.summary}"]
     lines += [f"  ignored: {fault}" for fault in explanation.ignored]
+    lines += [f"  check: {mistake}" for mistake in explanation.mistakes]
     if evaluation := explanation.evaluation:
         lines += ["", *_evaluation_lines(evaluation)]
     lines += ["", *(f"{millisecond_text(step.at_ns):<24}  {step.event:<18} {step.text}" for step in explanation.steps)]

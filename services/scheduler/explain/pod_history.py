@@ -9,6 +9,8 @@ from services.scheduler.explain.quota_ledger_event_sentences import describe
 from services.scheduler.plugins.registry import text
 from services.scheduler.state.ignored_pod_settings import ignored_pod_settings
 from services.scheduler.state.pod_equivalence_class import SCHEDULER_NAME
+from shared.domain.gang import POD_GROUP_LABEL
+from shared.domain.ignored_gang_annotations import ignored_of_pod
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import (
     BindFailed,
@@ -23,6 +25,7 @@ from shared.events.cluster import (
     PodObserved,
 )
 from shared.events.intents import EvictionRequested
+from shared.events.quota import PodAttached
 from shared.events.scheduling import (
     PlacementCompared,
     PlacementReleased,
@@ -31,6 +34,7 @@ from shared.events.scheduling import (
     PodPlaced,
     PodUnschedulable,
 )
+from shared.kube.elastic_quota import QUOTA_NAME
 from shared.kube.pod import Pod
 
 _DECIDED = frozenset(("placed", "reserved", "nominated", "unschedulable", "rejected", "suppressed"))
@@ -79,7 +83,10 @@ class PodHistory:
         if self._observed_pod is None:
             return ()
         metadata = self._observed_pod.metadata
-        return tuple(ignored_pod_settings(metadata.labels, metadata.annotations))
+        found = [*ignored_pod_settings(metadata.labels, metadata.annotations)]
+        if not (metadata.labels or {}).get(POD_GROUP_LABEL):  # else those of the PodGroup count
+            found += ignored_of_pod(metadata.labels, metadata.annotations)
+        return tuple(found)
 
     def _set(self, status: str, summary: str) -> str:
         self.status, self.summary, self.refused = status, summary, None
@@ -125,6 +132,14 @@ class PodHistory:
             return self._set("gated", f"{text('SchedulingGated', language=self._language)}: {gates}")
         scheduler = (pod.metadata.labels or {}).get(SCHEDULER_NAME) or pod.spec.scheduler_name
         return self._set("waiting", f"it waits for scheduler {scheduler}")
+
+    def _attached(self, event: PodAttached) -> str:
+        """Describes the quota of a pod, and the label that names another one: the pod counts in none that it names."""
+        belongs, pod = describe(event), self._observed_pod
+        label = (pod.metadata.labels or {}).get(QUOTA_NAME, "") if pod is not None else ""
+        return (
+            f"{belongs}; its label names {label}, which is not in force" if label not in ("", event.quota) else belongs
+        )
 
     def _placed(self, event: PodPlaced) -> str:
         passed = "".join(f"; it passes {unit}, {_PASSES.get(why, why)}" for unit, why in event.passes.items())
@@ -209,6 +224,7 @@ class PodHistory:
 
     _descriptions: ClassVar[dict[type[Event], Callable[[Any, Any], str]]] = {
         PodObserved: _observed,
+        PodAttached: _attached,
         PodPlaced: _placed,
         PlacementReserved: _reserved,
         PlacementReleased: _released,

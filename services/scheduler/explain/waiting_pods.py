@@ -21,15 +21,20 @@ from services.scheduler.state.scheduler_state import SchedulerState
 from shared.kube.instants import SECOND
 from shared.kube.pod import Pod
 
-QUEUED = frozenset(("InQueue", "BackingOff", "AwaitsChange"))
+QUEUED = frozenset(("InQueue", "NoScheduler", "BackingOff", "AwaitsChange"))
 """Codes of pods that have a place in the queue."""
+
+
+SCHEDULING = "scheduling"
+"""The log of a scheduler, which begins with its first start."""
 
 
 class WaitingPod(NamedTuple):
     """A pod without a node, or a Reservation without one.
 
     Attributes:
-        state: code of the reason for which it is not tried at present, or `InQueue`; with the reason's detail.
+        state: code of the reason for which it is not tried at present, or `InQueue`, or `NoScheduler` where no scheduler
+            has written to the log yet; with the reason's detail.
         next_ns: when it is tried again at the latest; 0 where no time is set.
         place: from 1, of its unit in the order in which pods are tried; 0 for a pod that is not in the queue. A pod in
             backoff, or one that awaits a change, has its place in that order and is passed over until then.
@@ -139,7 +144,7 @@ class _Queue:
             return Reason("BackingOff"), until_ns
         flush_ns = record.tried_ns + FLUSH_S * SECOND
         if not record.attempts or is_due or flush_ns <= self._now_ns:
-            return Reason("InQueue"), 0
+            return Reason("InQueue" if self._view.positions.get(SCHEDULING) else "NoScheduler"), 0
         return Reason("AwaitsChange"), flush_ns
 
     def _order(

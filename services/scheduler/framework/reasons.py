@@ -75,6 +75,10 @@ FRAMEWORK_REASONS: Mapping[str, ReasonText] = {
         "capacity is held for it without a binding: {detail}", "已预留节点资源，尚未绑定：{detail}"
     ),
     "InQueue": ReasonText("it is tried in one of the next cycles", "已在队列中，即将调度"),
+    "NoScheduler": ReasonText(
+        "no scheduler has ever started on this log: start one with `koord up` or `koord run scheduler`",
+        "此日志上从未启动过调度器：请用 `koord up` 或 `koord run scheduler` 启动",
+    ),
     "BackingOff": ReasonText(
         "it was refused and is not tried again before {detail}", "上次调度失败，{detail} 之前不再尝试"
     ),

@@ -153,7 +153,7 @@ async def test_reservations_that_cannot_be_placed_are_listed_and_named_by_the_do
     assert "reservation/shape" in shape
     assert "it is not placed: the object cannot be read: " in shape
     for line in (amount, shape):
-        assert re.fullmatch(r"\d+ d \d+ h|[\d.]+ [smh].*", line.partition("  ")[2].split("  ")[2].strip()), line
+        assert re.fullmatch(r"\d+ d( \d+ h)?|[\d.]+ [smh].*", line.partition("  ")[2].split("  ")[2].strip()), line
     listed = (await run(log, "get", "reservations", "--no-headers")).stdout.splitlines()
     assert [line.split()[:2] for line in listed] == [["amount", "Pending"], ["shape", "Pending"]]
     doctor = json.loads((await run(log, "doctor", "-o", "json")).stdout)

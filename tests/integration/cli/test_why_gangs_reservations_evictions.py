@@ -160,7 +160,9 @@ async def test_a_pod_of_an_incomplete_or_undeclared_gang_names_the_gang(database
         return (await run(log, "why", "pod", f"d/{name}")).stdout.splitlines()[0].partition("): ")[2]
 
     assert await headline("short-a") == "it waits for pods of its gang: gang d/short has 2 of 3 pods"
-    assert (await headline("stray")).startswith("gang d/trian has no PodGroup, and its pods give no minimum; create it")
+    assert (await headline("stray")).startswith(
+        "gang d/trian has no PodGroup, and its pods give no readable minimum; create it"
+    )
     assert await headline("next") == "it is tried in one of the next cycles"
     tried = await headline("train-a")
     assert tried.startswith("cycle 1 found no node: ")

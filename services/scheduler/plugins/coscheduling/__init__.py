@@ -34,8 +34,8 @@ SPEC = PluginSpec(
     unused_args=UNUSED,
     reasons={
         "GangUnknown": ReasonText(
-            "gang {detail} has no PodGroup, and its pods give no minimum; create it, or correct the name in the pods' label",
-            "Gang {detail} 没有 PodGroup，其 Pod 也未声明最小成员数；请创建 PodGroup，或更正 Pod 标签中的名称",
+            "gang {detail} has no PodGroup, and its pods give no readable minimum; create it, or correct the pods' labels and annotations",
+            "Gang {detail} 没有 PodGroup，其 Pod 也未声明可读的最小成员数；请创建 PodGroup，或更正 Pod 的标签与注解",
         ),
         "GangIncomplete": ReasonText("it waits for pods of its gang: {detail}", "等待同一 Gang 的 Pod：{detail}"),
         "GangTimedOut": ReasonText(
