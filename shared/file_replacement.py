@@ -1,6 +1,7 @@
 """Replaces a file whole or not at all: a process that is killed meanwhile leaves the old one."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -15,14 +16,16 @@ def replace_file(path: Path, data: bytes, *, mode: int = 0o644, sync: bool = Fal
         OSError: not replaced.
     """
     beside = path.with_name(f".{path.name}.new")
-    beside.unlink(missing_ok=True)
     try:
+        beside.unlink(missing_ok=True)
         with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             file.write(data)
             file.flush()
             if sync:
                 os.fsync(file.fileno())
         beside.replace(path)
-    except OSError:
-        beside.unlink(missing_ok=True)
+    except OSError as error:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+        error.filename = os.fspath(path)  # not the one beside it
         raise

@@ -29,7 +29,7 @@ from shared.log.reader import LogReader, Row
 POLL_INTERVAL_S = 0.5
 TABLE_ROWS = 500
 _COLUMNS = ("at", "event", "type", "key", "cause", "data")
-_LEAST_DATA = 40
+_LEAST_DATA = 12
 """Characters of an event's data that a table on a terminal has at least."""
 
 

@@ -27,15 +27,17 @@ class RunService(click.Command):
 
 
 @click.command(cls=RunService, epilog="`koord run SERVICE --help` prints the service's settings.")
-@click.argument("service", type=click.Choice(PROGRAMS))
+@click.argument("service", metavar="SERVICE", type=click.Choice(PROGRAMS))
 @click.pass_context
 def run(ctx: click.Context, service: str) -> None:
     """Run one service until SIGTERM.
 
+    SERVICE is gateway, scheduler, quota-ledger, slo-controller, simulator, metrics-ingest, action-ingest,
+    device-discovery, audit, node-agent or device-daemon.
+
     It needs KOORD_POSTGRES and KOORD_NATS; a node's agent needs KOORD_MQTT or KOORD_NATS alone, and device-daemon,
-    which takes flags, neither. With
-    KOORD_HTTP_ADDR=host:port it serves /healthz, /readyz, /metrics and /statusz. Logs are JSON on stderr. It ends with
-    0 after SIGTERM; any other end is an error, and the supervisor starts it again.
+    which takes flags, neither. With KOORD_HTTP_ADDR=host:port it serves /healthz, /readyz, /metrics and /statusz. Logs
+    are JSON on stderr. It ends with 0 after SIGTERM; any other end is an error, and the supervisor starts it again.
     """
     if service == DEVICE_DAEMON:
         sys.exit(device_daemon.main(ctx.meta[_FLAGS], prog_name="koord run device-daemon", standalone_mode=False))

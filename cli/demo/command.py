@@ -3,6 +3,7 @@ show.
 """
 
 import asyncio
+import signal
 import sys
 import tempfile
 import time
@@ -46,6 +47,8 @@ def demo(*, nodes: int, pods: int, folder: Path | None) -> None:
     Starts Postgres, NATS and the services, twice: with the shipped profile and with one that leaves load-awareness out.
     Takes about a minute, needs no cluster and leaves nothing running.
     """
+    for number in (signal.SIGTERM, signal.SIGHUP):  # a terminal that goes away: as Ctrl-C, so that nothing is left
+        signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
     with ExitStack() as kept:
         temporary = folder is None
         folder = folder or Path(

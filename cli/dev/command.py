@@ -100,7 +100,7 @@ def simulate_faults(*, seeds: int, seed: int, processes: int | None, plan_file: 
 
 
 def _react_to_signals(handler: Callable[[int, FrameType | None], object] | signal.Handlers) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, handler)
 
 

@@ -34,9 +34,10 @@ def draw(lines: Sequence[OverviewRow], most: int | None = None) -> None:
     shown = lines[:most]
     rows = list(render.rows(shown))
     widths = (max(map(len, column)) + 1 for column in zip(render.COLUMNS, *rows, strict=True))
-    has_room = sum(widths) + render.BAR <= shutil.get_terminal_size().columns
+    bars = [bar(line) for line in shown]
+    has_room = any(bars) and sum(widths) + render.BAR <= shutil.get_terminal_size().columns
     if has_room:
-        cells = ((*row, bar(line)) for row, line in zip(rows, shown, strict=True))
+        cells = ((*row, drawn) for row, drawn in zip(rows, bars, strict=True))
         show_table((*render.COLUMNS, ""), cells, right=render.AMOUNTS)
     else:
         show_table(render.COLUMNS, rows, right=render.AMOUNTS)

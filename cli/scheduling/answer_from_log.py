@@ -5,10 +5,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
-import click
-
 from cli.supervisor.log_access import log_of
-from cli.terminal.output import Format, show
+from cli.terminal.output import Format, show, show_lines
 from shared.log.admin.session import reading
 from shared.log.reader import LogReader
 
@@ -30,6 +28,6 @@ def answer(
     with log_of(folder) as postgres:
         found = asyncio.run(explained(postgres))
     if output == "table":
-        click.echo("\n".join(lines(found)))
+        show_lines(lines(found))
     else:
         show(found, output)

@@ -181,4 +181,7 @@ def _command_hint(endpoints: Endpoints) -> str:
     """Returns the shell line that gives other commands the operator's login; no secret is shown."""
     if not endpoints.credentials:
         return "  all services use the logins of KOORD_POSTGRES and KOORD_NATS; `koord credentials init` gives each its own"
-    return f"  operator's login: set -a; . {endpoints.credentials}/env/operator.env; set +a"
+    folder = Path(endpoints.credentials)
+    if folder.is_relative_to(Path.cwd()):
+        folder = folder.relative_to(Path.cwd())
+    return f"  operator's login: set -a; . {folder}/env/operator.env; set +a"

@@ -81,6 +81,8 @@ def taken(folder: Path, *, patience_s: float = 0.0) -> Iterator[None]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         held = (folder / _LOCK).open("a+")
+    except PermissionError as error:
+        raise KoordError(f"{folder}: {_whose(folder)}; {_FOREIGN}, or give another --dir") from error
     except OSError as error:
         raise KoordError(f"{folder} cannot be a system's folder ({error.strerror}); give another --dir") from error
     with held as lock:
@@ -98,6 +100,21 @@ def taken(folder: Path, *, patience_s: float = 0.0) -> Iterator[None]:
         lock.write(f"{os.getpid()}\n")
         lock.flush()
         yield
+
+
+_FOREIGN = "run the command as that user"
+
+
+def _whose(folder: Path) -> str:
+    """Returns whose the folder is, or the nearest one above it that exists, and that this user may not write there."""
+    there = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
+    try:
+        owner = there.owner()
+    except (KeyError, NotImplementedError):
+        owner = f"uid {there.stat().st_uid}"
+    if there.stat().st_uid == os.geteuid():
+        return f"{there} is not writable; correct its rights (chmod u+w)"
+    return f"{there} belongs to {owner}, and this user may not write there"
 
 
 def _locked(lock: IO[str]) -> bool:

@@ -2,7 +2,7 @@
 
 import importlib
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import click
 from click.shell_completion import CompletionItem
@@ -26,8 +26,27 @@ class Failed(click.ClickException):
         click.echo(f"koord: {self.message}", err=True)
 
 
+def no_command(group: click.Group, ctx: click.Context, name: str) -> NoReturn:
+    """Ends with the sub-command that was probably meant.
+
+    Raises:
+        UsageError: always.
+    """
+    from shared.closest_name import did_you_mean  # only here: it takes a tenth of the command's start
+
+    ctx.fail(f"there is no command {name!r} of `{ctx.command_path}`{did_you_mean(name, group.list_commands(ctx))}")
+
+
 class Group(click.Group):
     """A group whose help has the whole first line of each sub-command."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Finds the sub-command."""
+        if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            no_command(self, ctx, args[0])
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The table of sub-commands."""
@@ -52,6 +71,14 @@ class LazyGroup(click.Group):
         """Imports the sub-command; None when there is none of this name. Raises as `load` does."""
         entry = self.entries.get(cmd_name)
         return None if entry is None else self.load(cmd_name, entry)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Finds the sub-command."""
+        if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            no_command(self, ctx, args[0])
+        return super().resolve_command(ctx, args)
 
     def load(self, cmd_name: str, entry: Entry) -> click.Command:
         """Imports a sub-command.

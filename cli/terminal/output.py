@@ -5,6 +5,7 @@ One object, or one object a line when streamed.
 
 import shutil
 import sys
+import textwrap
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
@@ -19,6 +20,9 @@ Format = str
 
 WHOLE = 40
 """Characters up to which a table's cells are not broken."""
+
+LEAST = 24
+"""Characters to which a column of sentences shrinks where its terminal is narrow."""
 
 GAP = 2
 """Spaces between two columns."""
@@ -91,9 +95,28 @@ def show_table(
 
 
 def _least_width(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
-    """Returns the width of a table whose sentences are broken at `WHOLE` characters."""
+    """Returns the width of a table whose sentences, cells of more than `WHOLE` characters, are broken at `LEAST`."""
     widest = [max(len(column), *(len(str(row[i])) for row in rows)) for i, column in enumerate(columns)] if rows else []
-    return sum(min(width, WHOLE) for width in widest) + GAP * (len(columns) - 1)
+    return sum(width if width <= WHOLE else LEAST for width in widest) + GAP * (len(columns) - 1)
+
+
+def show_lines(lines: Iterable[str]) -> None:
+    """Prints lines of text; on a terminal those that are too long are broken between words, and their rest is indented."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    for line in lines:
+        if not width or len(line) <= width:
+            click.echo(line)
+            continue
+        indent = " " * min(len(line) - len(line.lstrip()) + 4, width // 2)
+        broken = textwrap.wrap(
+            line,
+            width,
+            subsequent_indent=indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+            replace_whitespace=False,
+        )
+        click.echo("\n".join(broken))
 
 
 def table_lines(

@@ -1,7 +1,7 @@
-"""What is probably misspelt about a pod or Reservation that waits: names that nothing has, and faults of its gang.
+"""Probable mistakes about a pod or Reservation that waits: names that nothing has, and faults of its gang.
 
-None of it is an error in itself: another scheduler may have the name, and a Reservation may be created later. A function
-of the State and of the rules in force, for commands that read the log.
+None of it is an error in itself: another scheduler may have the name, and a Reservation may be created later. A
+function of the State and of the rules in force, for commands that read the log.
 """
 
 from collections.abc import Iterator

@@ -33,7 +33,7 @@ class WaitingPod(NamedTuple):
     """A pod without a node, or a Reservation without one.
 
     Attributes:
-        state: code of the reason for which it is not tried at present, or `InQueue`, or `NoScheduler` where no scheduler
+        state: code of the reason for which it is not tried at present, or `InQueue`; `NoScheduler` where no scheduler
             has written to the log yet; with the reason's detail.
         next_ns: when it is tried again at the latest; 0 where no time is set.
         place: from 1, of its unit in the order in which pods are tried; 0 for a pod that is not in the queue. A pod in

@@ -100,7 +100,7 @@ async def test_why_pod_names_what_is_misspelt(database: str) -> None:
     assert "Ignored:" in described, described
 
 
-async def test_a_reservation_of_a_scheduler_that_places_none_says_what_to_give(database: str) -> None:
+async def test_a_reservation_of_a_scheduler_that_places_none_names_the_remedy(database: str) -> None:
     log = await _log(database, await asyncio.to_thread(_misspelt))
     shown = (await run(log, "why", "reservation", "kept")).stdout
     assert shown.startswith("Reservation kept (Pending): it waits for scheduler default-scheduler\n"), shown

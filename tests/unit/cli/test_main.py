@@ -186,10 +186,11 @@ def test_a_forgotten_brace_is_named(path: str, wrong: str) -> None:
 
 @pytest.mark.parametrize("arguments", [("why", "config", "slo"), ("why", "pdo", "web")])
 def test_a_kind_that_a_verb_does_not_have_is_named(arguments: tuple[str, ...]) -> None:
+    meant = "; perhaps 'pod' is meant" if arguments[1] == "pdo" else ""
     refused = CliRunner().invoke(koord, list(arguments))
     assert refused.exit_code == 2
     named = (
-        f"there is no kind {arguments[1]!r} to `koord why`; there are device, eviction, gang, node, pod, quota, "
+        f"there is no kind {arguments[1]!r} to `koord why`{meant}; there are device, eviction, gang, node, pod, quota, "
         "reservation, slowdown"
     )
     assert named in refused.stderr

@@ -5,7 +5,8 @@ import sys
 import click
 import pytest
 
-from cli.terminal.output import show_table
+from cli.commands.events import show_piece
+from cli.terminal.output import show_lines, show_table
 
 QUOTA = ("koordinator-default-quota", "memory", "32Gi", "unlimited", "760Gi")
 REASON = "NodeResourcesFit: Insufficient kubernetes.io/batch-cpu (3 of 3 nodes); ElasticQuota: Insufficient quotas"
@@ -32,3 +33,41 @@ def test_a_sentence_is_broken_where_the_rest_fits(
     lines = printed(80, monkeypatch, capsys, "shop", "web-0", REASON)
     assert max(map(len, lines)) <= 80
     assert " ".join(" ".join(lines[1:]).split()) == f"shop web-0 {REASON}"
+
+
+def test_two_sentences_beside_short_columns_are_broken_on_a_wide_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`koord get configs` with a rejected ConfigMap printed lines of 400 characters."""
+    source = "ConfigMap koordinator-system/slo-controller-config"
+    row = ("scheduling", source, "66737cd9ade7", "2026-11-27T20:49:27Z", "-", f"{source}: {REASON}")
+    lines = printed(120, monkeypatch, capsys, *row)
+    assert max(map(len, lines)) <= 120
+
+
+def test_a_long_line_is_broken_between_words_and_its_rest_indented(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    line = "  -> node-1: 660 (TaintToleration 300, NodeResourcesFit 90, LoadAwareScheduling 87)"
+    show_lines([line, "short"])
+    first, *rest, last = capsys.readouterr().out.splitlines()
+    assert (len(first) <= 60, last) == (True, "short")
+    assert all(each.startswith(" " * 6) and len(each) <= 60 for each in rest)
+    assert " ".join([first, *map(str.strip, rest)]) == line
+
+
+def test_a_line_that_is_not_for_a_terminal_is_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    show_lines(["word " * 100])
+    assert capsys.readouterr().out == "word " * 100 + "\n"
+
+
+def test_the_data_of_events_end_where_a_usual_terminal_ends(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    row = ("2026-11-27T20:40:30.033Z", "scheduling/22", "PodPlaced", "default/batch-00017", "cluster/51", "x" * 300)
+    show_piece([row], "table", header=True)
+    assert max(map(len, click.unstyle(capsys.readouterr().out).splitlines())) <= 120

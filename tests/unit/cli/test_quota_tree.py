@@ -3,6 +3,7 @@
 import pytest
 
 from cli.quota import live_tree, render
+from cli.terminal.amounts import UNLIMITED
 from services.quota_ledger.explain.quota_overview import OverviewRow
 
 
@@ -53,3 +54,14 @@ def test_watching_shows_the_tree_again_until_interrupted(
         live_tree.watch(found, "table")
     shown = [text.split() for text in capsys.readouterr().out.splitlines() if "chip" in text]
     assert [words[5] for words in shown] == ["1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("of", "is_explained"), [(line(max=UNLIMITED, runtime=UNLIMITED), False), (line(runtime=50), True)]
+)
+def test_bars_are_explained_where_there_are_any(
+    of: OverviewRow, is_explained: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    live_tree.draw([of])
+    assert ("used beyond the runtime" in capsys.readouterr().out) == is_explained

@@ -18,6 +18,7 @@ from cli.main import koord
 from cli.supervisor.system_folder import taken
 from shared.bus.login import BadLogin, Login
 from shared.errors import KoordError
+from shared.file_replacement import replace_file
 from shared.kube.short_lists import GatewayLists, Unread
 
 
@@ -179,3 +180,23 @@ def test_a_wrong_url_in_the_owners_file_is_corrected_there(tmp_path: Path) -> No
     )
     refused = CliRunner().invoke(koord, ["credentials", "postgres", str(folder)])
     assert f"correct KOORD_POSTGRES of {folder}/env/owner.env" in refused.stderr
+
+
+def test_the_folder_of_another_user_names_its_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "mkdir", denied)
+    with pytest.raises(KoordError, match=f"{tmp_path} is not writable; correct its rights"), taken(tmp_path / "s"):
+        pass
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    whose = f"{tmp_path} belongs to {tmp_path.owner()}, and this user may not write there; run the command as that user"
+    with pytest.raises(KoordError, match=whose), taken(tmp_path / "s"):
+        pass
+
+
+def test_a_file_that_cannot_be_replaced_is_named_as_it_was_given(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="Not a directory") as error:
+        replace_file(tmp_path / "file" / "audit.key", b"")
+    assert error.value.filename == str(tmp_path / "file" / "audit.key")
