@@ -1,6 +1,7 @@
 """Outcomes of intents: the same from the gateway on a kube-apiserver and the simulator."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -250,6 +251,18 @@ async def test_a_desired_state_ends_when_its_object_is_deleted(scenario: Scenari
     assert [type(one) for one in await scenario.log.outcomes(cause, 2)] == [DesiredStateApplied, DesiredStateSuperseded]
     await scenario.create_node("n")
     assert await labels(scenario) == {}
+
+
+async def test_a_section_that_becomes_empty_is_written_as_empty(scenario: Scenario) -> None:
+    """kube-apiserver merges an emptied object of nested fields to null, and rejects that: NodeSLOs stayed as they were."""
+    name = await scenario.create_node("n")
+    head = {"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeSLO", "metadata": {"name": name}}
+    strategies: dict[str, Any] = {"beClass": {"cpuQOS": {"groupIdentity": -1}}, "lsClass": {"cpuQOS": {"enable": True}}}
+    for strategy in ({}, strategies, {"beClass": {}}, strategies, {}):
+        desired = ObjectDesired(resource=NODE_SLOS, name=name, body={"spec": {"resourceQOSStrategy": strategy}})
+        outcome = await scenario.log.outcome(desired)
+        assert isinstance(outcome, DesiredStateApplied), outcome
+        assert (await scenario.client.get(head))["spec"] == {"resourceQOSStrategy": strategy}
 
 
 async def test_a_custom_resource_is_created_updated_and_deleted(scenario: Scenario) -> None:

@@ -80,7 +80,9 @@ async def write_object(
     """Creates, updates or deletes a custom resource, so that it has this body or does not exist.
 
     Server-side apply creates or updates with one request, removes fields that only an earlier desired state set, and
-    leaves the status and other clients' fields as they are. Twice is harmless for that reason.
+    leaves the status and other clients' fields as they are. Twice is harmless for that reason. Where an object within
+    becomes empty whose fields were all ours, the API server merges it to null and rejects that; so it is removed first,
+    and then written as empty.
 
     Args:
         version: the object's newest known resourceVersion, on which the write is conditional; empty if none is known.
@@ -98,9 +100,20 @@ async def write_object(
         return outcome_events.rejected(intent, f"{intent.resource} is no resource that the gateway writes"), None
     if intent.body is None:
         return await _delete(api, resource, intent, uid), None
+    without, is_removed = _without_empty(intent.body), False
     for _ in range(WRITES_ON_CONFLICT):
         try:
-            seen = await api.patch(resource, intent.name, _applied(resource, intent, version), how=APPLY)
+            try:
+                seen = await api.patch(
+                    resource, intent.name, _applied(resource, intent, intent.body, version), how=APPLY
+                )
+            except Rejected:
+                if is_removed or without == intent.body:
+                    raise
+                is_removed = True
+                seen = await api.patch(resource, intent.name, _applied(resource, intent, without, version), how=APPLY)
+                version = seen.version
+                continue
         except Conflict:
             # Another client has written or deleted the object meanwhile.
             there = await api.find(resource, intent.name)
@@ -138,9 +151,14 @@ async def _delete(api: KubeApi, resource: Resource, intent: ObjectDesired, uid: 
     raise Busy(f"{intent.resource} {intent.name} is being written by others")
 
 
-def _applied(resource: Resource, intent: ObjectDesired, version: str) -> dict[str, Any]:
+def _without_empty(body: dict[str, Any]) -> dict[str, Any]:
+    """Returns a body without the objects in it that are empty, or become so."""
+    parts = {key: _without_empty(part) if isinstance(part, dict) else part for key, part in body.items()}
+    return {key: part for key, part in parts.items() if part != {}}
+
+
+def _applied(resource: Resource, intent: ObjectDesired, body: dict[str, Any], version: str) -> dict[str, Any]:
     """Returns the body of a server-side apply: with apiVersion, kind, name and, if known, resourceVersion."""
-    body = dict(intent.body or {})
     namespace, _, name = intent.name.rpartition("/")
     metadata: dict[str, Any] = {"name": name, **body.get("metadata", {})}
     if namespace:
