@@ -18,6 +18,7 @@ from cli.commands.evictions import request_evictions
 from cli.doctor import check_bus as bus_checks
 from cli.doctor import check_cluster, check_postgres, check_services
 from cli.doctor.check_rejected_messages import about_rejected, logins
+from cli.doctor.check_rejected_writes import about_rejected_writes, rejected_writes
 from cli.doctor.check_second_systems import about_second_systems
 from cli.doctor.check_services import NEEDED
 from cli.doctor.check_unread_objects import (
@@ -183,6 +184,7 @@ async def _log(endpoints: Endpoints, received: ReceivedAnnouncements | None) -> 
             identified = await newest(database, "cluster", [ClusterIdentified])
             found += check_cluster.about_identity(identified)
             refusals = await newest(database, "cluster", [SecondSystemRefused])
+            found += about_rejected_writes(await rejected_writes(database))
             found += about_second_systems(identified, refusals, writers.get("cluster"), time.time_ns())
         async with _check("rbac", found):
             found += await _permissions(database, endpoints.nats if received else "")

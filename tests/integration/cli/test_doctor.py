@@ -29,7 +29,15 @@ from shared.bus import Bus
 from shared.domain import gang
 from shared.errors import KoordError
 from shared.events import Cause
-from shared.events.cluster import ClusterIdentified, IntentRefused, MissingPermission, NodeObserved, ObjectObserved
+from shared.events.cluster import (
+    ClusterIdentified,
+    DesiredStateApplied,
+    DesiredStateRejected,
+    IntentRefused,
+    MissingPermission,
+    NodeObserved,
+    ObjectObserved,
+)
 from shared.events.devices import NodeDevicesRemoved, NodeDevicesReported
 from shared.events.log import CarriedForward, ConfigApplied, ConfigRejected, WriterStarted
 from shared.events.metrics import NodeReported
@@ -464,3 +472,20 @@ async def test_intents_that_were_refused_name_their_context(installation: Instal
     await installation.append("cluster", refused, cause=Cause("metrics-0", 7))
     found = of(await installation.examine(), "credentials", "error")
     assert ["metrics-0" in one.what and "does not declare nodes" in one.what for one in found] == [True]
+
+
+async def test_objects_whose_newest_write_was_rejected_are_named_until_one_is_applied(
+    installation: Installation,
+) -> None:
+    slos, reason = "nodeslos.slo.koordinator.sh", "422 spec.resourceQOSStrategy must be an object"
+    for event in (
+        DesiredStateRejected(resource=slos, name="node-0", reason=reason),
+        DesiredStateApplied(resource="nodes", name="node-0", fields="colocation"),
+        DesiredStateRejected(resource="pods", name="d/web", reason="pods d/web is gone"),
+    ):
+        await installation.append("cluster", event, cause=Cause("slo", 7))
+    (found,) = [one for one in of(await installation.examine(), "cluster", "warning") if "newest write" in one.what]
+    assert found.what.startswith(f"the newest write to {slos} node-0 was rejected, at ")
+    assert found.what.endswith(f" for node-0: {reason}")
+    await installation.append("cluster", DesiredStateApplied(resource=slos, name="node-0"), cause=Cause("slo", 8))
+    assert "newest write" not in str(await installation.examine())
