@@ -122,10 +122,21 @@ def shadowed(specs: list[Spec], *, shadow: bool, scheduler: str | None) -> list[
     return [spec._replace(env={**spec.env, **own.get(spec.service, {})}) for spec in specs]
 
 
+def shadow_words(specs: list[Spec]) -> str:
+    """Returns what shadow mode does with the cluster, and what is compared; empty where neither is the case."""
+    env = {name: text for spec in specs for name, text in spec.env.items()}
+    compared = env.get("KOORD_SCHEDULER_SHADOW_SCHEDULER", "")
+    words = ["shadow mode: nothing is written to the cluster"] if env.get("KOORD_GATEWAY_SHADOW") else []
+    words += [f"placements of {compared} are compared (`koord shadow report`)"] if compared else []
+    return "; ".join(words)
+
+
 async def _up(specs: list[Spec], folder: Path, log_level: str) -> None:
     for text in variables_without_effect((spec.service for spec in specs), os.environ):
         click.echo(f"koord: {text}", err=True)
     click.echo(f"data and logs: {folder}", err=True)
+    if words := shadow_words(specs):
+        click.echo(f"  {words}", err=True)
     with Interrupts() as interrupts:
         nodes = {node_of(spec.env, os.environ) for spec in specs if spec.service in AGENTS}
         async with Servers(folder, nodes=sorted(filter(None, nodes))) as servers:

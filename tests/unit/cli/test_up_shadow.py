@@ -5,7 +5,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from cli.main import koord
-from cli.supervisor.command import shadowed, specs_for
+from cli.supervisor.command import shadow_words, shadowed, specs_for
 
 
 def settings_of(*, shadow: bool, scheduler: str | None) -> dict[str, dict[str, str]]:
@@ -28,6 +28,16 @@ def test_a_gateway_that_writes_may_compare_as_well() -> None:
 
 def test_without_the_flags_nothing_is_set() -> None:
     assert not any(settings_of(shadow=False, scheduler=None).values())
+
+
+def test_the_start_shows_that_nothing_is_written() -> None:
+    def words(*, shadow: bool, scheduler: str | None) -> str:
+        return shadow_words(shadowed(specs_for(Path("config")), shadow=shadow, scheduler=scheduler))
+
+    compared = "placements of default-scheduler are compared (`koord shadow report`)"
+    assert words(shadow=True, scheduler=None) == f"shadow mode: nothing is written to the cluster; {compared}"
+    assert words(shadow=False, scheduler="default-scheduler") == compared
+    assert not words(shadow=False, scheduler=None)
 
 
 def test_shadow_mode_needs_a_cluster() -> None:
