@@ -2,6 +2,9 @@
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
+
+import msgspec
 
 from cli.commands.why_pod import explain_pod
 from cli.describe.describe_command import describe_command
@@ -15,10 +18,13 @@ from services.scheduler.explain.explanation_text import Explanation
 from services.scheduler.explain.waiting_order_config import rules_in_force
 from services.scheduler.explain.waiting_pods import waiting_pods
 from services.scheduler.state.quota_headroom import Entry
-from shared.domain.qos import qos
+from shared.domain.qos import QoS, qos
+from shared.domain.resource_status import ResourceStatus
 from shared.events.cluster import PodObserved
 from shared.kube.elastic_quota import QUOTA_NAME
+from shared.kube.json_text import read_json
 from shared.kube.pod import Pod
+from shared.kube.system_annotations import RESOURCE_STATUS
 from shared.log.admin.newest_events import newest
 from shared.log.reader import LogReader
 
@@ -72,7 +78,22 @@ def _facts(pod: Pod) -> Mapping[str, Value]:
         "Scheduler": spec.scheduler_name,
         "Priority": str(spec.priority or 0),
         "QoS": qos(pod).value,
+        **_cpus(pod),
     }
+
+
+def _cpus(pod: Pod) -> Mapping[str, Value]:
+    """Returns the CPUs that a pod has for itself; of a pod that should have some and has none, that it shares others."""
+    text = (pod.metadata.annotations or {}).get(RESOURCE_STATUS, "")
+    with suppress(msgspec.MsgspecError):
+        if text and (cpus := read_json(text, ResourceStatus).cpuset):
+            return {"CPUs": cpus}
+    if qos(pod) not in (QoS.LSE, QoS.LSR) or not pod.spec.node_name:
+        return {}
+    reason = (
+        f"those of {pod.spec.node_name} were not reported when it was placed, or it requests no whole number of them"
+    )
+    return {"CPUs": f"none of its own: {reason}"}
 
 
 def _decision(explanation: Explanation) -> Mapping[str, Value]:

@@ -94,6 +94,7 @@ class ReservationExplanation(msgspec.Struct, frozen=True):
     place: int
     since: str
     attempts: int
+    last_attempt: str
     next_attempt: str
     refused_by: tuple[Refusal, ...]
     steps: tuple[HoldStep, ...]
@@ -207,6 +208,7 @@ def _explanation(
         place=pending.place if pending else 0,
         since=pending.since if pending else "",
         attempts=pending.attempts if pending else 0,
+        last_attempt=pending.last_attempt if pending else "",
         next_attempt=pending.next_attempt if pending else "",
         refused_by=pending.refused_by if pending else (),
         steps=steps,
@@ -270,7 +272,8 @@ def _lines(found: ReservationExplanation) -> Iterator[str]:
         yield f"  used by {', '.join(found.used_by)}{amounts}"
     if found.since:
         place = queue_place(found.place, "place ")
-        yield f"  waits since {found.since}, {place}; tried {times(found.attempts)}"
+        last = f", last at {found.last_attempt}" if found.last_attempt else ""
+        yield f"  waits since {found.since}, {place}; tried {times(found.attempts)}{last}"
     if found.next_attempt:
         yield f"  tried again at {found.next_attempt} at the latest"
     if found.expires and found.phase not in ("Succeeded", "Failed"):

@@ -2,11 +2,14 @@
 
 import asyncio
 import json
+import re
 import time
 
 from shared.domain import gang
+from shared.domain.qos import LABEL as QOS
 from shared.kube.elastic_quota import QUOTA_NAME
 from shared.kube.instants import SECOND
+from shared.kube.system_annotations import RESOURCE_STATUS
 from tests.integration.cli.recorded_log import Log, run
 from tests.integration.cli.recorded_world import begin, write
 from tests.support.reservations import observe, reservation
@@ -65,6 +68,11 @@ def _misspelt() -> World:
     world.add_pod(pod("field", annotations={_AFFINITY: '{"nam": "kept"}'}))
     world.add_pod(pod("name", annotations={_AFFINITY: '{"name": "kep"}'}))
     world.add_pod(pod("other", scheduler="koord-schduler"))
+    lsr = {QOS: "LSR"}
+    world.add_pod(pod("shares", cpu="4", labels=lsr, on="n1", phase="Running"))
+    world.add_pod(
+        pod("owns", cpu="4", labels=lsr, on="n1", phase="Running", annotations={RESOURCE_STATUS: '{"cpuset":"0-3"}'})
+    )
     observe(world, reservation("kept", template={"schedulerName": "default-scheduler"}))
     world.read()
     world.cycle()
@@ -98,6 +106,13 @@ async def test_why_pod_names_what_is_misspelt(database: str) -> None:
     assert "  check: no profile is named 'koord-schduler'; perhaps 'koord-scheduler' is meant\n" in await why("other")
     described = (await run(log, "describe", "pod", "d/lonely")).stdout
     assert "Ignored:" in described, described
+
+
+async def test_describe_pod_names_the_cpus_that_a_pod_has_for_itself(database: str) -> None:
+    log = await _log(database, await asyncio.to_thread(_misspelt))
+    assert re.search(r"CPUs: +0-3\n", (await run(log, "describe", "pod", "d/owns")).stdout)
+    described = (await run(log, "describe", "pod", "d/shares")).stdout
+    assert re.search("CPUs: +none of its own: those of n1 were not reported when it was placed", described)
 
 
 async def test_a_reservation_of_a_scheduler_that_places_none_names_the_remedy(database: str) -> None:
