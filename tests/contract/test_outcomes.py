@@ -258,7 +258,8 @@ async def test_a_section_that_becomes_empty_is_written_as_empty(scenario: Scenar
     name = await scenario.create_node("n")
     head = {"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeSLO", "metadata": {"name": name}}
     strategies: dict[str, Any] = {"beClass": {"cpuQOS": {"groupIdentity": -1}}, "lsClass": {"cpuQOS": {"enable": True}}}
-    for strategy in ({}, strategies, {"beClass": {}}, strategies, {}):
+    written: list[dict[str, Any]] = [{}, strategies, {"beClass": {}}, strategies, {}]
+    for strategy in written:
         desired = ObjectDesired(resource=NODE_SLOS, name=name, body={"spec": {"resourceQOSStrategy": strategy}})
         outcome = await scenario.log.outcome(desired)
         assert isinstance(outcome, DesiredStateApplied), outcome
