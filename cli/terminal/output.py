@@ -7,7 +7,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import click
 import msgspec
@@ -19,7 +19,7 @@ Format = str
 
 
 WHOLE = 40
-"""Characters up to which a table's cells are not broken."""
+"""Characters up to which a table's cells are not broken; longer ones are where they have spaces."""
 
 LEAST = 24
 """Characters to which a column of sentences shrinks where its terminal is narrow."""
@@ -84,8 +84,9 @@ def show_table(
         cells = [[cell if isinstance(cell, Text) else Text(str(cell)) for cell in row] for row in rows]
         for number, column in enumerate(columns):
             # Names and instants stay whole: the room that is missing is taken from columns of sentences.
-            is_short = all(len(row[number]) <= WHOLE for row in cells)
-            table.add_column(column.upper(), justify="right" if column in right else "left", no_wrap=is_short)
+            is_whole = not any(_is_sentence(str(row[number])) for row in cells)
+            side: Literal["left", "right"] = "right" if column in right else "left"
+            table.add_column(column.upper(), justify=side, no_wrap=is_whole, overflow="fold")
         for row in cells:
             table.add_row(*row)
         Console().print(table)
@@ -96,8 +97,16 @@ def show_table(
 
 def _least_width(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
     """Returns the width of a table whose sentences, cells of more than `WHOLE` characters, are broken at `LEAST`."""
-    widest = [max(len(column), *(len(str(row[i])) for row in rows)) for i, column in enumerate(columns)] if rows else []
-    return sum(width if width <= WHOLE else LEAST for width in widest) + GAP * (len(columns) - 1)
+    if not rows:
+        return 0
+    cells = [[column, *(str(row[i]) for row in rows)] for i, column in enumerate(columns)]
+    widths = (LEAST if any(map(_is_sentence, texts)) else max(map(len, texts)) for texts in cells)
+    return sum(widths) + GAP * (len(columns) - 1)
+
+
+def _is_sentence(cell: str) -> bool:
+    """Returns whether a cell may be broken: a name or a number, be it ever so long, may not."""
+    return len(cell) > WHOLE and " " in cell
 
 
 def show_lines(lines: Iterable[str]) -> None:

@@ -71,3 +71,13 @@ def test_the_data_of_events_end_where_a_usual_terminal_ends(
     row = ("2026-11-27T20:40:30.033Z", "scheduling/22", "PodPlaced", "default/batch-00017", "cluster/51", "x" * 300)
     show_piece([row], "table", header=True)
     assert max(map(len, click.unstyle(capsys.readouterr().out).splitlines())) <= 120
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_a_long_name_is_never_cut(
+    columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`koord events` printed `koordinator-system/koordstream-checkp…`."""
+    name = "koordinator-system/koordstream-checkpoint"
+    lines = printed(columns, monkeypatch, capsys, "2026-11-27T21:33:59.689Z", "DesiredStateApplied", "x", name, REASON)
+    assert name in "".join(lines)
