@@ -11,10 +11,10 @@ import msgspec
 from services.scheduler.explain.gang_status import ignored_settings
 from services.scheduler.explain.waiting_order_config import QueueRules
 from services.scheduler.plugins.reservation.reservations_a_pod_may_use import AFFINITY, ReservationAffinity, wish_of
-from services.scheduler.state.other_watched_resources import RESERVATIONS
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.scheduler_state import SchedulerState
+from services.scheduler.state.watched_resource_names import RESERVATIONS
 from shared.closest_name import did_you_mean
 
 
