@@ -3,7 +3,7 @@
 An inventory that differs in nothing from what is recorded gives no event.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -86,14 +86,30 @@ def inventory_events(state: DiscoveryState, inventory: Inventory, content: Devic
     return [*drafts, Draft(report), *_kubernetes_event(state, recorded, report, now_ns)]
 
 
-def takes_away(draft: Draft) -> bool:
-    """Reports whether an event makes a device unavailable. Such an event is recorded at once, beyond the node's limit."""
-    match draft.event:
-        case DeviceHealthChanged(found=found):
-            return not found.health
-        case DeviceDisappeared(why=why):
-            return why == MISSING
-    return False
+def losses(drafts: Sequence[Draft]) -> list[Draft]:
+    """Returns the events of an inventory that make healthy devices unavailable: by their health, because they are
+    missing, or because an unhealthy one has their place. These are recorded at once, beyond the node's limit.
+    """
+    unhealthy = {
+        draft.event.device
+        for draft in drafts
+        if isinstance(draft.event, DeviceAppeared) and not draft.event.found.health
+    }
+
+    def is_loss(event: Event) -> bool:
+        match event:
+            case DeviceHealthChanged(found=found):
+                return not found.health
+            case DeviceDisappeared(why=why, device=device, found=found):
+                return why == MISSING or (found.health and device in unhealthy)
+        return False
+
+    lost = {draft.event.key for draft in drafts if is_loss(draft.event)}
+    return [
+        draft
+        for draft in drafts
+        if is_loss(draft.event) or (isinstance(draft.event, DeviceAppeared) and draft.event.device in lost)
+    ]
 
 
 def event_key(node: str) -> str:

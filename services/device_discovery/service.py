@@ -7,7 +7,7 @@ from itertools import islice
 from prometheus_client import Counter, Gauge
 
 from services.device_discovery.decide_device_object import decide_node
-from services.device_discovery.decide_inventory import check_time, inventory_events, takes_away
+from services.device_discovery.decide_inventory import check_time, inventory_events, losses
 from services.device_discovery.repeated_inventory_check_and_rate_limit import ChangeBudget, NodeInventory
 from services.device_discovery.retention_carry_forward import CARRY_FORWARD
 from services.device_discovery.service_manifest import MANIFEST
@@ -130,7 +130,7 @@ class Discovery:
         self._waiting.pop(node, None)
         if not completely:
             self._waiting[node] = message._replace(transport=WAITED, answer=_no_answer)
-            drafts = [draft for draft in drafts if takes_away(draft)]
+            drafts = losses(drafts)
         for draft in drafts:
             self._events.labels(type(draft.event).__name__).inc()
         return drafts

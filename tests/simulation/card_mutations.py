@@ -31,7 +31,7 @@ def missing_cards_stay() -> AbstractContextManager[Any]:
 
 def failing_cards_wait_for_their_turn() -> AbstractContextManager[Any]:
     """A card that fails is recorded no sooner than other changes of its node."""
-    return patch.object(service, "takes_away", lambda _draft: False)
+    return patch.object(service, "losses", lambda _drafts: [])
 
 
 CARD_MUTATIONS = (

@@ -3,8 +3,9 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from services.device_discovery.decide_inventory import takes_away
+from services.device_discovery.decide_inventory import losses
 from services.device_discovery.state import allocated_devices
 from services.scheduler.plugins.device_share.allocation_annotation import allocation_of
 from shared.agents.device_inventory import (
@@ -37,6 +38,11 @@ def started(*devices: DeviceFound, **content: Any) -> DiscoveryLog:
     log.node()
     log.report(*devices, **content)
     return log
+
+
+def lost(events: list[Event]) -> list[str]:
+    """Names the events that are recorded beyond the node's limit."""
+    return names([draft.event for draft in losses([Draft(event) for event in events])])
 
 
 def names(events: list[Event]) -> list[str]:
@@ -229,11 +235,16 @@ def test_inventories_from_other_times_are_rejected() -> None:
 def test_only_losses_are_recorded_at_once() -> None:
     log = started(gpu(0), gpu(1), gpu(2))
     events = log.report(sick(0), gpu(2, numa=1), gpu(3), at_s=1)
-    taken = [event for event in events if takes_away(Draft(event))]
-    assert names(taken) == ["DeviceHealthChanged n/gpu/0", "DeviceDisappeared n/gpu/1"]
-    assert [takes_away(Draft(event)) for event in log.report(gpu(0), gpu(2, numa=1, id="x"), at_s=2)] == [
-        False,
-        False,
-        False,
-        True,
-    ]
+    assert lost(events) == ["DeviceHealthChanged n/gpu/0", "DeviceDisappeared n/gpu/1"]
+    events = log.report(gpu(0), gpu(2, numa=1, id="x"), at_s=2)
+    assert len(events) == 4
+    assert lost(events) == ["DeviceDisappeared n/gpu/3"]
+
+
+def test_a_healthy_card_is_lost_at_once_when_an_unhealthy_one_has_its_place() -> None:
+    """Simulated seed 500481: pods got the card until the node's limit let the change be recorded."""
+    log = started(gpu(0), gpu(1))
+    events = log.report(replace(sick(0), id="other"), gpu(1), sick(2), at_s=1)
+    assert lost(events) == ["DeviceDisappeared n/gpu/0", "DeviceAppeared n/gpu/0"]
+    events = log.report(replace(sick(0), id="third"), gpu(1), at_s=2)
+    assert lost(events) == ["DeviceDisappeared n/gpu/2"], "the card before it was unhealthy as well"
