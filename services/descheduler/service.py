@@ -1,13 +1,34 @@
 """The descheduler's service: follows its contexts, and decides cycle after cycle."""
 
+import asyncio
 import logging
 
-from services.descheduler.configuration.config_reload import OfferedConfig, config_drafts
+import msgspec
+
+from services.descheduler.configuration.config_reload import config_drafts
+from services.descheduler.configuration.plugin_kinds import BALANCE, DESCHEDULE
+from services.descheduler.framework.close_cases import close_cases
+from services.descheduler.framework.cycle import CyclePlan, decide_cycle, plan_cycle
+from services.descheduler.prometheus_metrics import DeschedulerMetrics
 from services.descheduler.retention_carry_forward import CARRY_FORWARD
 from services.descheduler.service_manifest import COMPONENT, MANIFEST
-from services.descheduler.settings import DeschedulerSettings
+from services.descheduler.settings import DeschedulerSettings, in_force
 from services.descheduler.state.descheduler_state import FOLDED, DeschedulerState
+from shared.bus import NoResponse, NotPermitted
 from shared.domain.config_rejection import rejection_events
+from shared.domain.move_destinations import (
+    SUBJECT,
+    BadMovesMessage,
+    DestinationsRequest,
+    DestinationsResponse,
+    decode_response,
+)
+from shared.events.descheduling import (
+    AnomaliesObserved,
+    DeschedulingCycled,
+    EvictionCaseClosed,
+    EvictionCaseOpened,
+)
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
 from shared.kube.instants import SECOND
@@ -19,6 +40,9 @@ log = logging.getLogger(__name__)
 POLL_INTERVAL_S = 1.0
 """Interval of checks for changes, when nothing else wakes the loop."""
 
+PLUGINS = (DESCHEDULE, BALANCE)
+"""Sets whose plugins choose pods; without any, there is no cycle."""
+
 
 class Descheduler:
     """The descheduler while this replica is the writer of `descheduling`."""
@@ -28,6 +52,8 @@ class Descheduler:
         self._settings: DeschedulerSettings = runtime.settings
         self._began_ns = runtime.now_ns()
         self._file = ConfigFile(self._settings.config, self._settings.config_interval_s)
+        self._cycled_s: float | None = None
+        self._metrics = DeschedulerMetrics(runtime.metrics.registry)
 
     @property
     def _state(self) -> DeschedulerState:
@@ -40,6 +66,9 @@ class Descheduler:
         while not runtime.draining.is_set():
             if self._is_settled():
                 await self._configure()
+                await self._close_cases()
+                if self._is_due():
+                    await self._cycle()
             await runtime.changed(POLL_INTERVAL_S)
 
     def _is_settled(self) -> bool:
@@ -52,8 +81,8 @@ class Descheduler:
         """Records a changed configuration."""
         state, now_ns = self._state, self._runtime.now_ns()
         text = await self._file.read(now_ns)
-        offered = None if text is None else OfferedConfig(self._file.source, text)
-        if drafts := config_drafts(state, offered):
+        file = None if text is None else (self._file.source, text)
+        if drafts := config_drafts(state, file, self._settings.decision_settings()):
             for draft in drafts:
                 if isinstance(draft.event, ConfigRejected):
                     log.warning(
@@ -65,6 +94,58 @@ class Descheduler:
             for note in configuration.notes if configuration else ():
                 log.warning(note, extra={"config": self._state.config_source})
 
+    async def _close_cases(self) -> None:
+        now_ns = self._runtime.now_ns()
+        if drafts := close_cases(self._state, now_ns):
+            await self._runtime.append(drafts, now_ns=now_ns, config=self._state.config_digest)
+            self._metrics.closed(draft.event for draft in drafts)
+
+    def _is_due(self) -> bool:
+        """Reports whether a cycle is due: at a fixed rate from the start of one to the next; without an interval, once
+        for each configuration.
+        """
+        state, configuration = self._state, self._state.configuration
+        if configuration is None or not any(any(p.sets[k] for k in PLUGINS) for p in configuration.profiles):
+            return False
+        if not configuration.interval_ns:
+            return state.cycled_config_seq != state.config_seq
+        now_s = asyncio.get_running_loop().time()
+        return self._cycled_s is None or now_s - self._cycled_s >= configuration.interval_ns / SECOND
+
+    async def _cycle(self) -> None:
+        """Decides one cycle and records it, if it has changed anything."""
+        runtime, configuration = self._runtime, self._state.configuration
+        assert configuration is not None, "a cycle is due"
+        self._cycled_s = began_s = asyncio.get_running_loop().time()
+        settings = in_force(self._state.config_settings)
+        with runtime.hold():
+            seen, now_ns = dict(self._state.positions), runtime.now_ns()
+            plan = plan_cycle(self._state, configuration, settings, now_ns)
+            self._metrics.planned(plan, asyncio.get_running_loop().time() - began_s)
+            answer = await self._destinations(plan)
+            drafts = decide_cycle(plan, answer, configuration, settings)
+        if drafts:
+            await runtime.append(drafts, now_ns=now_ns, seen=seen, config=self._state.config_digest)
+            self._metrics.opened(draft.event for draft in drafts)
+        runtime.counts.update(
+            cycle=self._state.cycle, open_cases=len(self._state.cases.open), nodes=len(self._state.cluster.nodes)
+        )
+
+    async def _destinations(self, plan: CyclePlan) -> DestinationsResponse:
+        """Asks the scheduler for a destination of each pod; without an answer no pod has one."""
+        if not plan.moves:
+            return DestinationsResponse()
+        try:
+            request = msgspec.json.encode(DestinationsRequest(plan.moves))
+            data = await self._runtime.bus.request(SUBJECT, request, deadline_s=self._settings.destinations_timeout_s)
+            return decode_response(data)
+        except NoResponse:
+            fault = "the scheduler did not answer in time"
+        except (NotPermitted, BadMovesMessage) as error:
+            fault = str(error)
+        log.warning("the scheduler cannot be asked for destinations; no pod moves", extra={"error": fault})
+        return DestinationsResponse(fault=fault)
+
 
 async def lead(runtime: Runtime) -> None:
     """Decides for as long as this replica writes `descheduling`."""
@@ -74,7 +155,17 @@ async def lead(runtime: Runtime) -> None:
 SERVICE = Service(
     manifest=MANIFEST,
     follows=FOLDED,
-    emits=(WriterStarted, ConfigApplied, ConfigRejected, FieldsDesired, ObjectDesired),
+    emits=(
+        WriterStarted,
+        ConfigApplied,
+        ConfigRejected,
+        DeschedulingCycled,
+        AnomaliesObserved,
+        EvictionCaseOpened,
+        EvictionCaseClosed,
+        FieldsDesired,
+        ObjectDesired,
+    ),
     settings=DeschedulerSettings,
     new_state=DeschedulerState,
     lead=lead,

@@ -30,6 +30,7 @@ from services.scheduler.shadow.follow import Shadow
 from services.scheduler.state.scheduler_state import FOLDED, SchedulerState
 from services.scheduler.state.watched_resource_names import NETWORK_TOPOLOGIES, RESERVATIONS
 from shared.domain.config_rejection import rejection_events
+from shared.domain.move_destinations import SUBJECT as DESTINATIONS
 from shared.domain.scheduler_gates import scheduler_gates
 from shared.events import Draft
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
@@ -135,6 +136,7 @@ async def lead(runtime: Runtime) -> None:
     recorded_settings = settings.decision_settings().recorded()
     prepared: Prepared | None = runtime.prepared
     file = ConfigFile(settings.config, settings.config_interval_s)
+    await runtime.bus.handle(DESTINATIONS, extender.answer_moves)
     explained_ns, statuses, held_back = 0, StatusesAfterBindings(), HeldBackConditions()
     while not runtime.draining.is_set():
         now_ns = runtime.now_ns()

@@ -1,6 +1,7 @@
 """The manifest of the scheduler: its contexts, its requests, and the intents that it may record."""
 
 from shared.domain.config_rejection import event_right
+from shared.domain.move_destinations import SUBJECT as DESTINATIONS
 from shared.domain.network_topology import OBJECT as TOPOLOGY
 from shared.domain.quota_charge import SUBJECT as CHARGE
 from shared.events.intents import FieldsDesired, ObjectDesired
@@ -17,6 +18,7 @@ MANIFEST = Manifest(
     name="scheduler",
     writes="scheduling",
     follows=("cluster", "scheduling", "quota", "metrics-*"),
+    serves_leading=(DESTINATIONS,),
     requests=(CHARGE,),
     intents=(
         BIND,

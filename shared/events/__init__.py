@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from shared.events import audit, cluster, devices, intents, log, metrics, nodes, quota, scheduling, slo
+from shared.events import audit, cluster, descheduling, devices, intents, log, metrics, nodes, quota, scheduling, slo
 from shared.events.base import Cause, Draft, Event, RecordedEvent
 
 CONTEXT_MODULES: Mapping[str, ModuleType] = {
@@ -22,6 +22,7 @@ CONTEXT_MODULES: Mapping[str, ModuleType] = {
     "quota": quota,
     "slo": slo,
     "devices": devices,
+    "descheduling": descheduling,
 }
 """Area of the type name -> the module that declares its types."""
 

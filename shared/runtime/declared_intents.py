@@ -38,6 +38,11 @@ DECLARED: Mapping[str, tuple[IntentRight, ...]] = {
             ),
             name="koordinator-system/koord-descheduler-config.dace68fa2aff6782",
         ),
+        IntentRight(
+            ObjectDesired,
+            resource="podmigrationjobs.scheduling.koordinator.sh",
+            fields=("metadata.annotations", "spec"),
+        ),
     ),
     "devices-*": (
         IntentRight(

@@ -8,7 +8,9 @@ from pathlib import Path
 from shared.kube.elastic_quota import PREFIX
 
 ROOT = Path(__file__).parents[2]
-NAME = re.compile(r"(?:[a-z0-9-]+\.)*(?:koordinator\.sh|kubernetes\.io|gang\.koordstream)/[A-Za-z0-9._-]+")
+NAME = re.compile(
+    r"(?:[a-z0-9-]+\.)*(?:koordinator\.sh|kubernetes\.io|(?:gang|descheduler)\.koordstream)/[A-Za-z0-9._-]+"
+)
 
 OTHERS = re.compile(
     r".*/v\d\w*"  # versions of APIs

@@ -19,15 +19,19 @@ configuration; raises `BadConfig`. It is called with an empty mapping for a plug
 
 
 class PluginKind(NamedTuple):
-    """A plugin: the sets it belongs to, and its arguments.
+    """A plugin: the sets it belongs to, its arguments, and its functions.
 
     Attributes:
         kinds: the sets that it can be enabled in.
         read_args: reads its arguments; None: this release does not have the plugin, and passes over it.
+        run: of a plugin of `deschedule` or `balance`: chooses pods (`framework.cycle_context.Plugin`).
+        new_filter: of a plugin of `filter`: (State, arguments, now) -> `framework.cycle_context.Filter`.
     """
 
     kinds: tuple[str, ...]
     read_args: ReadArgs | None = None
+    run: Callable[[Any], Any] | None = None
+    new_filter: Callable[[Any, Any, int], Any] | None = None
 
 
 Registry = Mapping[str, PluginKind]

@@ -8,11 +8,12 @@ Source: spec/descheduler.md 1.1, spec/api.md 4.4.
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 
 from services.descheduler.configuration.config_schema import Document, PluginSet, PluginSets, ProfileDocument
+from services.descheduler.configuration.configuration import Configuration, Profile
 from services.descheduler.configuration.plugin_kinds import EVICT, FILTER, KINDS, MIGRATION_CONTROLLER
 from services.descheduler.plugins.registry import REGISTRY
 from shared.closest_name import did_you_mean
@@ -31,42 +32,6 @@ DEFAULT_CONFIGURATION = f"apiVersion: {API_VERSION}\nkind: {KIND}\n"
 
 _DEFAULT_SETS: Mapping[str, tuple[str, ...]] = {EVICT: (MIGRATION_CONTROLLER,), FILTER: (MIGRATION_CONTROLLER,)}
 _SMALLEST_PORT, _LARGEST_PORT = 1, 65_535
-
-
-class Profile(NamedTuple):
-    """A profile.
-
-    Attributes:
-        sets: kind -> names of the plugins enabled, in order; plugins that this release lacks are left out.
-        args: plugin -> its arguments, as its reader returned them; of every enabled plugin.
-        node_selector: of the nodes that its plugins see; None for all.
-    """
-
-    name: str
-    sets: Mapping[str, tuple[str, ...]]
-    args: Mapping[str, Any]
-    node_selector: LabelSelector | None
-
-
-class Configuration(NamedTuple):
-    """A configuration that has been read.
-
-    Attributes:
-        interval_ns: from the start of one cycle to the next; 0: one cycle, then none until the configuration changes.
-        dry_run: cycles are recorded, and nothing is created.
-        node_selector: of the nodes that any profile sees; None for all.
-        max_per_node, max_per_namespace, max_total: evictions of one cycle; None: no limit.
-        notes: the parts without effect in this release, as text.
-    """
-
-    interval_ns: int
-    dry_run: bool
-    node_selector: LabelSelector | None
-    max_per_node: int | None
-    max_per_namespace: int | None
-    max_total: int | None
-    profiles: tuple[Profile, ...]
-    notes: tuple[str, ...]
 
 
 @lru_cache(maxsize=8)

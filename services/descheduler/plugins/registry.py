@@ -15,6 +15,8 @@ from services.descheduler.configuration.plugin_kinds import (
     PluginKind,
     Registry,
 )
+from services.descheduler.load_aware.arguments import read_args as low_node_load_args
+from services.descheduler.load_aware.plugin import low_node_load
 
 
 def as_given(args: Mapping[str, Any], _: str) -> Mapping[str, Any]:
@@ -23,7 +25,7 @@ def as_given(args: Mapping[str, Any], _: str) -> Mapping[str, Any]:
 
 
 REGISTRY: Registry = {
-    "LowNodeLoad": PluginKind((BALANCE,)),
+    "LowNodeLoad": PluginKind((BALANCE,), low_node_load_args, low_node_load),
     "CustomPriority": PluginKind((BALANCE,)),
     "FragmentationAware": PluginKind((BALANCE,)),
     "ScaleDownBinPack": PluginKind((BALANCE,)),

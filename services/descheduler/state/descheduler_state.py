@@ -8,8 +8,11 @@ from typing import ClassVar
 
 import msgspec
 
-from services.descheduler.configuration.read_configuration import Configuration, read_configuration
+from services.descheduler.configuration.configuration import Configuration
+from services.descheduler.configuration.read_configuration import read_configuration
 from services.descheduler.service_manifest import CONFIG_MAP
+from services.descheduler.state.detector_records import NO_RECORDS, DetectorRecords
+from services.descheduler.state.eviction_cases import EvictionCases, JobPhase, OpenedCase
 from services.descheduler.state.observed_cluster import ObservedCluster, StoredCluster
 from shared.domain.own_desired_states import DesiredFields, OwnDesiredStates, object_key
 from shared.events import Event, RecordedEvent
@@ -23,6 +26,12 @@ from shared.events.cluster import (
     ObjectObserved,
     PodDeleted,
     PodObserved,
+)
+from shared.events.descheduling import (
+    AnomaliesObserved,
+    DeschedulingCycled,
+    EvictionCaseClosed,
+    EvictionCaseOpened,
 )
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
@@ -38,7 +47,10 @@ FOLDED: dict[str, tuple[type[Event], ...]] = {
         ObjectDeleted, InitialListCompleted,
     ),
     "metrics-*": (NodeReported, NodeReportsExpired),
-    "descheduling": (WriterStarted, ConfigApplied, ConfigRejected, FieldsDesired, ObjectDesired),
+    "descheduling": (
+        WriterStarted, ConfigApplied, ConfigRejected, FieldsDesired, ObjectDesired, DeschedulingCycled, AnomaliesObserved,
+        EvictionCaseOpened, EvictionCaseClosed,
+    ),
 }  # fmt: skip
 """Context -> event types that the State folds; it ignores the others."""
 
@@ -57,7 +69,11 @@ class DeschedulerState(OwnDesiredStates):
         config_map: text of CONFIG_MAP; None while it does not exist. config_map_uid: its uid.
         config_source, config_text, config_digest: of the configuration in force; empty before the first.
         config_seq: seq in `descheduling` of its ConfigApplied.
+        config_settings: settings of the process that were recorded with it.
         refused_digest: digest of the last configuration that was rejected; empty when one was applied since.
+        cycle: number of the last recorded cycle. cycled_config_seq: `config_seq` at that cycle.
+        detectors: `profile/plugin` -> detectors of nodes.
+        cases: eviction cases, and the PodMigrationJobs by which they move pods.
     """
 
     SCHEMA: ClassVar[int] = 1
@@ -73,7 +89,12 @@ class DeschedulerState(OwnDesiredStates):
         self.config_text = ""
         self.config_digest = ""
         self.config_seq = 0
+        self.config_settings: dict[str, str] = {}
         self.refused_digest = ""
+        self.cycle = 0
+        self.cycled_config_seq = 0
+        self.detectors: dict[str, DetectorRecords] = {}
+        self.cases = EvictionCases()
 
     @property
     def configuration(self) -> Configuration | None:
@@ -98,23 +119,38 @@ class DeschedulerState(OwnDesiredStates):
                 self.config_map = config_text({key: str(text) for key, text in (body.get("data") or {}).items()})
             case ObjectDeleted(resource="configmaps", name=name) if name == CONFIG_MAP:
                 self.config_map = None
+            case ObjectObserved(resource=resource, name=name, object=body) if resource == MIGRATION_JOBS:
+                self.cases.observe_job(name, body, record.at_ns)
             case ObjectDeleted(resource=resource, name=name) if resource == MIGRATION_JOBS:
+                self.cases.forget_job(name)
                 self._end_desired(object_key(resource, name), record.seq)
             case InitialListCompleted():
                 self.listed = True
 
     def _apply_own(self, record: RecordedEvent) -> None:
         self._fold_desired(record.event)
+        self.cases.apply(record)
         match record.event:
-            case ConfigApplied(source=source, text=text, digest=digest):
+            case ConfigApplied(source=source, text=text, digest=digest, settings=settings):
                 self.config_source, self.config_text, self.config_digest = source, text, digest
-                self.config_seq, self.refused_digest = record.seq, ""
+                self.config_seq, self.refused_digest, self.config_settings = record.seq, "", settings
+            case DeschedulingCycled(cycle=cycle):
+                self.cycle, self.cycled_config_seq = cycle, self.config_seq
+            case AnomaliesObserved() as event:
+                self._anomalies_observed(event)
             case ConfigRejected(digest=digest):
                 self.refused_digest = digest
 
+    def _anomalies_observed(self, event: AnomaliesObserved) -> None:
+        known = self.detectors.get(event.of, NO_RECORDS)
+        node = {name: each for name, each in {**known.node, **event.node}.items() if name not in event.forgotten}
+        prod = {name: each for name, each in {**known.prod, **event.prod}.items() if name not in event.prod_forgotten}
+        self.detectors[event.of] = DetectorRecords(node, prod)
+
     def encode(self) -> bytes:
         """Canonical: see `shared.fold.State`."""
-        return _ENCODER.encode({name: getattr(self, name) for name in _PLAIN} | {"cluster": self.cluster.stored()})
+        parts = {"cluster": self.cluster.stored(), "opened": self.cases.cases, "jobs": self.cases.jobs}
+        return _ENCODER.encode({name: getattr(self, name) for name in _PLAIN} | parts)
 
     def restore(self, data: bytes) -> None:
         """Takes over a stored State."""
@@ -123,6 +159,7 @@ class DeschedulerState(OwnDesiredStates):
             setattr(self, name, getattr(stored, name))
         self._restore_deletions()
         self.cluster.restore(stored.cluster)
+        self.cases.cases, self.cases.jobs = stored.opened, stored.jobs
 
 
 class _Stored(msgspec.Struct):
@@ -139,11 +176,18 @@ class _Stored(msgspec.Struct):
     config_text: str
     config_digest: str
     config_seq: int
+    config_settings: dict[str, str]
     refused_digest: str
+    cycle: int
+    cycled_config_seq: int
+    detectors: dict[str, DetectorRecords]
     cluster: StoredCluster
+    opened: dict[str, OpenedCase]
+    jobs: dict[str, JobPhase]
 
 
-_PLAIN = tuple(field.name for field in msgspec.structs.fields(_Stored) if field.name != "cluster")
+_PARTS = frozenset(("cluster", "opened", "jobs"))
+_PLAIN = tuple(field.name for field in msgspec.structs.fields(_Stored) if field.name not in _PARTS)
 # JSON, since amounts can exceed the 64 bits of integers in MessagePack.
 _ENCODER = msgspec.json.Encoder(order="sorted")
 _DECODER = msgspec.json.Decoder(_Stored)

@@ -9,6 +9,8 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
+import msgspec
+
 from services.scheduler.cache.disruption_budgets import Victim
 from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.cycle.cycle_inputs import CycleInputs
@@ -16,6 +18,7 @@ from services.scheduler.cycle.cycle_plan import CyclePlan, PlacedPod
 from services.scheduler.cycle.plan_events import drafts_of
 from services.scheduler.extender_server.answer_extender_verbs import cheapest, feasible_candidates, names_of
 from services.scheduler.extender_server.api_types import ExtenderArgs, ExtenderBindingArgs, MetaVictims
+from services.scheduler.extender_server.destinations_of_moves import destinations
 from services.scheduler.extender_server.evaluate_pod_outside_cycle import EvaluationQuery
 from services.scheduler.extender_server.evictions_for_calling_scheduler import PendingEvictions
 from services.scheduler.extender_server.victim_rules import fault_of, fault_of_gang, may_preempt
@@ -23,6 +26,8 @@ from services.scheduler.framework.gang_members_as_victims import GangVictims
 from services.scheduler.framework.nominations_and_victims_of_cycle import CyclePreemptions
 from services.scheduler.quota.charge_client import ChargeClient
 from services.scheduler.state.pod_scheduling_record import PodRecord
+from shared.bus import Request
+from shared.domain.move_destinations import BadMovesMessage, DestinationsResponse, decode_request
 from shared.events import Cause, Draft
 from shared.events.intents import EvictionRequested
 from shared.events.scheduling import PodPlaced
@@ -82,6 +87,23 @@ class ExtenderService:
         """
         assert self.cache is not None, "requests are served only while leading"
         return EvaluationQuery(self.cache, pod, self.runtime.now_ns(), self.profile)
+
+    async def answer_moves(self, request: Request) -> None:
+        """Answers the descheduler: where pods would go if they had to move. Nothing is decided."""
+        await request.respond(msgspec.json.encode(await self._destinations(request.data)))
+
+    async def _destinations(self, data: bytes) -> DestinationsResponse:
+        try:
+            requested = decode_request(data)
+        except BadMovesMessage as error:
+            return DestinationsResponse(fault=str(error))
+        async with self.turn:
+            if self.cache is None:
+                return DestinationsResponse(fault="the scheduler has not begun yet")
+            with self.runtime.hold():
+                seen = dict(self.cache.view.positions)
+                found = destinations(self.cache, requested.moves, self.runtime.now_ns())
+        return DestinationsResponse(seen, dict(found.nodes), dict(found.refused))
 
     async def query_after_evictions(self, args: ExtenderArgs) -> EvaluationQuery:
         """Evaluates a pod; where victims are leaving one of the nodes for it, waits until they have left.

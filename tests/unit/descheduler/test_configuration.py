@@ -5,7 +5,7 @@ Source: spec/descheduler.md 1.1.
 
 import pytest
 
-from services.descheduler.configuration.config_reload import OfferedConfig, config_drafts
+from services.descheduler.configuration.config_reload import config_drafts
 from services.descheduler.configuration.read_configuration import (
     DEFAULT_CONFIGURATION,
     faults_of,
@@ -116,7 +116,7 @@ def test_the_last_good_configuration_stays_in_force_after_a_bad_one() -> None:
 def test_a_file_takes_precedence_over_the_config_map() -> None:
     state = DeschedulerState()
     _observe(state, HEAD + "deschedulingInterval: 10s")
-    drafts = config_drafts(state, OfferedConfig("file a.yaml", HEAD + "deschedulingInterval: 20s"))
+    drafts = config_drafts(state, ("file a.yaml", HEAD + "deschedulingInterval: 20s"))
     assert [draft.event.source for draft in drafts if isinstance(draft.event, ConfigApplied)] == ["file a.yaml"]
 
 

@@ -1,0 +1,71 @@
+"""Closes the cases whose moves have all ended, with the benefit that was measured afterwards."""
+
+from services.descheduler.state.descheduler_state import DeschedulerState
+from services.descheduler.state.eviction_cases import OpenedCase
+from services.descheduler.state.load_report import LoadReport
+from shared.events import Draft
+from shared.events.descheduling import EvictionCaseClosed, Measured, Victim, VictimOutcome
+from shared.kube.instants import SECOND
+
+MOVED, STAYED = "moved", "stayed"
+ALL, SOME, NONE, DRY_RUN = "moved", "partly", "none", "dry run"
+ENDED = {"Succeeded": MOVED, "Failed": STAYED, "Aborted": STAYED}
+"""Phase of a job that has ended -> the outcome of its victim."""
+
+UNOBSERVED_NS = 120 * SECOND
+"""A job that was not observed so long after its case was opened was not made."""
+
+UNMEASURED_NS = 600 * SECOND
+"""A node without a report for so long after the last move is closed without a measurement."""
+
+
+def close_cases(state: DeschedulerState, now_ns: int) -> list[Draft]:
+    """Returns the ends of cases that have one now."""
+    return [
+        Draft(event, correlation=event.case) for each in state.cases.open if (event := _closed(state, each, now_ns))
+    ]
+
+
+def _closed(state: DeschedulerState, opened: OpenedCase, now_ns: int) -> EvictionCaseClosed | None:
+    case = opened.event
+    if case.dry_run:
+        return EvictionCaseClosed(case=case.case, outcome=DRY_RUN)
+    found = [_outcome(state, opened, victim, now_ns) for victim in case.victims]
+    outcomes = [each for each in found if each is not None]
+    if len(outcomes) < len(found):
+        return None
+    jobs = [state.cases.jobs[victim.job] for victim in case.victims if victim.job in state.cases.jobs]
+    ended_ns = max((job.at_ns for job in jobs), default=opened.at_ns)
+    measured = []
+    for each in case.expected:
+        report = state.cluster.report(each.node)
+        if report is not None and report.at_ns > ended_ns:
+            total = _used(report, each.resource)
+            measured.append(Measured(each.node, each.resource, each.before, each.after, total))
+        elif now_ns - ended_ns < UNMEASURED_NS and case.victims:
+            return None
+        else:
+            measured.append(Measured(each.node, each.resource, each.before, each.after))
+    moved = sum(each.outcome == MOVED for each in outcomes)
+    outcome = NONE if not moved else ALL if moved == len(outcomes) else SOME
+    return EvictionCaseClosed(case=case.case, outcome=outcome, victims=tuple(outcomes), measured=tuple(measured))
+
+
+def _outcome(state: DeschedulerState, opened: OpenedCase, victim: Victim, now_ns: int) -> VictimOutcome | None:
+    """Returns how the move of a victim ended; None while it has not."""
+    job = state.cases.jobs.get(victim.job)
+    is_gone = victim.pod_uid not in state.cluster.pods
+    if job is None:
+        if now_ns - opened.at_ns < UNOBSERVED_NS:
+            return None
+        return VictimOutcome(victim.pod, MOVED) if is_gone else VictimOutcome(victim.pod, STAYED, "its job is gone")
+    if job.phase not in ENDED:
+        return None
+    outcome = ENDED[job.phase]
+    return VictimOutcome(victim.pod, outcome, "" if outcome == MOVED else job.message or job.phase)
+
+
+def _used(report: LoadReport, resource: str) -> int:
+    """Returns the usage of a node in a report, as LowNodeLoad counts it; 0 for a resource that reports do not have."""
+    parts = (report.system, *report.pods.values())
+    return sum(getattr(part, resource, None) or 0 for part in parts)

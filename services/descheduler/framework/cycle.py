@@ -1,0 +1,262 @@
+"""One cycle: the plugins of all profiles choose pods, each pod gets a destination, and what is left becomes cases.
+
+The cycle has two halves, since the scheduler is asked between them: `plan_cycle` chooses, `decide_cycle` records. Both
+are pure: State, configuration, settings, the scheduler's answer and `now` in, events out.
+
+Source: spec/descheduler.md 1.3 to 1.6.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from services.descheduler.configuration.configuration import Configuration, Profile
+from services.descheduler.configuration.plugin_kinds import BALANCE, DESCHEDULE, FILTER, MIGRATION_CONTROLLER
+from services.descheduler.framework.cycle_context import (
+    MOST_PASSED_OVER,
+    Chosen,
+    CycleContext,
+    CycleEvictor,
+    Filter,
+    Findings,
+)
+from services.descheduler.framework.eviction_limits import EvictionLimits
+from services.descheduler.framework.migration_jobs import job_name, jobs_of
+from services.descheduler.framework.no_loops import NoLoops
+from services.descheduler.load_aware.measured_node import Amounts, MeasuredNode, PodOnNode
+from services.descheduler.plugins.registry import REGISTRY
+from services.descheduler.settings import DecisionSettings
+from services.descheduler.state.descheduler_state import DeschedulerState
+from services.descheduler.state.measured_nodes import measured_nodes
+from shared.domain.move_destinations import MOST_MOVES, DestinationsResponse, Move
+from shared.domain.node_selection import meets
+from shared.events import Draft, Event
+from shared.events.descheduling import (
+    Cause,
+    DeschedulingCycled,
+    EvictionCaseOpened,
+    Expected,
+    PassedOver,
+    Victim,
+)
+from shared.kube.instants import SECOND
+from shared.kube.node import Node
+
+RESERVATION_FIRST, DEFAULT_TTL_NS = "ReservationFirst", 300 * SECOND
+
+FEWEST_NODES = 2
+"""With fewer nodes there is no other place for a pod, and a cycle does nothing."""
+
+
+class PlannedCase(NamedTuple):
+    """The result of one plugin of one profile."""
+
+    profile: str
+    plugin: str
+    findings: Findings
+    chosen: tuple[Chosen, ...]
+    passed_over: tuple[PassedOver, ...]
+    passed_over_count: int
+    dry_run: bool
+
+
+class CyclePlan(NamedTuple):
+    """The first half of a cycle.
+
+    Attributes:
+        nodes: number of those selected.
+        moves: the question to the scheduler; empty where nothing is to move.
+        limits: what is left of them.
+        faults: `profile/plugin` -> why it could not work.
+    """
+
+    cycle: int
+    nodes: int
+    cases: tuple[PlannedCase, ...]
+    moves: tuple[Move, ...]
+    limits: EvictionLimits
+    faults: Mapping[str, str]
+
+
+def plan_cycle(
+    state: DeschedulerState, configuration: Configuration, settings: DecisionSettings, now_ns: int
+) -> CyclePlan:
+    """Runs the plugins: all of the set `deschedule` of all profiles, then those of `balance`.
+
+    A plugin's fault ends neither the cycle nor the others: it is recorded with the plugin's name.
+    """
+    cluster, number = state.cluster, state.cycle + 1
+    limits = EvictionLimits(configuration)
+    selected = [node for node in cluster.nodes.values() if _is_selected(node, configuration)]
+    if len(selected) < FEWEST_NODES:
+        return CyclePlan(number, len(selected), (), (), limits, {})
+    nodes = measured_nodes(cluster, (node.metadata.name for node in selected))
+    usage = {key: used for node in nodes for key, used in node.pod_usage.items()}
+    loops = NoLoops(state, settings, now_ns)
+    cases: list[PlannedCase] = []
+    taken: dict[str, None] = {}
+    for kind in (DESCHEDULE, BALANCE):
+        for profile in configuration.profiles:
+            there = [each for each in nodes if _is_of_profile(each.node, profile)]
+            for plugin in profile.sets[kind]:
+                case = _run(state, profile, plugin, there, usage, limits, loops, now_ns, taken)
+                dry = configuration.dry_run
+                cases.append(case._replace(dry_run=dry or case.dry_run))
+                taken.update(dict.fromkeys(each.pod.pod.metadata.uid for each in case.chosen))
+    moves = _moves(cases, loops)
+    return CyclePlan(number, len(nodes), tuple(cases), moves, limits, {})
+
+
+def _is_selected(node: Node, configuration: Configuration) -> bool:
+    """Reports whether a node is ready, as far as is known, and selected by the configuration."""
+    ready = next((each.status for each in node.status.conditions if each.type == "Ready"), "True")
+    selector = configuration.node_selector
+    return ready == "True" and (selector is None or meets(selector, node.metadata.labels or {}))
+
+
+def _is_of_profile(node: Node, profile: Profile) -> bool:
+    selector = profile.node_selector
+    return selector is None or meets(selector, node.metadata.labels or {})
+
+
+def _run(
+    state: DeschedulerState,
+    profile: Profile,
+    plugin: str,
+    nodes: Sequence[MeasuredNode],
+    usage: Mapping[str, Amounts],
+    limits: EvictionLimits,
+    loops: NoLoops,
+    now_ns: int,
+    taken: Mapping[str, None],
+) -> PlannedCase:
+    """Runs one plugin of one profile."""
+    of = f"{profile.name}/{plugin}"
+
+    def not_taken(pod: PodOnNode) -> str:
+        return "another plugin moves it in this cycle" if pod.pod.metadata.uid in taken else ""
+
+    filters: list[Filter] = [not_taken, loops.filter_of(plugin)]
+    for name in profile.sets[FILTER]:
+        new_filter = REGISTRY[name].new_filter
+        if new_filter is not None:
+            filters.append(new_filter(state, profile.args[name], now_ns))
+    evictor = CycleEvictor(filters, limits, usage)
+    kind, args = REGISTRY[plugin], profile.args[plugin]
+    assert kind.run is not None, "only plugins that this release has are enabled"
+    context = CycleContext(of, args, nodes, state.detectors.get(of), evictor, now_ns)
+    findings: Findings = kind.run(context)
+    return PlannedCase(
+        profile.name,
+        plugin,
+        findings,
+        tuple(evictor.chosen),
+        tuple(evictor.passed_over),
+        evictor.passed_over_count,
+        dry_run=bool(getattr(args, "dry_run", False)),
+    )
+
+
+def _moves(cases: Sequence[PlannedCase], loops: NoLoops) -> tuple[Move, ...]:
+    """Returns the question to the scheduler: all chosen pods in order, without the nodes that are what is wrong."""
+    sources = sorted({name for case in cases for name in case.findings.sources})
+    moves = [
+        Move(each.pod.pod.metadata.uid, tuple(sorted({*sources, *loops.left_by(each.pod)})))
+        for case in cases
+        for each in case.chosen
+    ]
+    return tuple(moves[:MOST_MOVES])
+
+
+def decide_cycle(
+    plan: CyclePlan,
+    answer: DestinationsResponse,
+    configuration: Configuration,
+    settings: DecisionSettings,
+) -> list[Draft]:
+    """Records the second half of a cycle: a case for each plugin that found something and chose pods, and their jobs.
+
+    A pod without a destination stays, unless `without_destination` allows it. A cycle that changes nothing is not
+    recorded.
+    """
+    events: list[Event] = [event for case in plan.cases for event in case.findings.events]
+    drafts: list[Draft] = []
+    ids = []
+    for case in plan.cases:
+        if not case.chosen:
+            continue
+        opened = _opened(plan, case, answer, settings)
+        ids.append(opened.case)
+        drafts.append(Draft(opened, correlation=opened.case))
+        if not opened.dry_run:
+            drafts += jobs_of(opened, *_mode_and_ttl(configuration, case.profile))
+    if not drafts and not events and not plan.faults and configuration.interval_ns:
+        return []
+    cycled = DeschedulingCycled(
+        name="cycle", cycle=plan.cycle, nodes=plan.nodes, cases=tuple(ids), faults=dict(plan.faults)
+    )
+    return [Draft(cycled), *map(Draft, events), *drafts]
+
+
+def _mode_and_ttl(configuration: Configuration, profile: str) -> tuple[str, int]:
+    """Returns how the jobs of a profile move pods, and their time-out, by the arguments of its evict plugin."""
+    args = next(each.args for each in configuration.profiles if each.name == profile)
+    found = args.get(MIGRATION_CONTROLLER)
+    return getattr(found, "default_mode", RESERVATION_FIRST), getattr(found, "default_ttl_ns", DEFAULT_TTL_NS)
+
+
+def _opened(
+    plan: CyclePlan, case: PlannedCase, answer: DestinationsResponse, settings: DecisionSettings
+) -> EvictionCaseOpened:
+    name = f"{case.plugin.lower()}-{plan.cycle}"
+    if sum(each.plugin == case.plugin and bool(each.chosen) for each in plan.cases) > 1:
+        name = f"{case.profile}-{name}"
+    victims, passed_over = [], list(case.passed_over)
+    for number, chosen in enumerate(case.chosen):
+        pod = chosen.pod.pod
+        destination = answer.nodes.get(pod.metadata.uid, "")
+        if not destination and not settings.without_destination:
+            why = answer.refused.get(pod.metadata.uid) or answer.fault or "the scheduler was not asked about it"
+            passed_over.append(PassedOver(pod=chosen.pod.key, node=chosen.node, why=f"no destination: {why}"))
+            continue
+        owner = next((each.uid for each in pod.metadata.owner_references if each.controller), "")
+        job = "" if case.dry_run else job_name(name, number, pod.metadata.uid)
+        victims.append(
+            Victim(
+                chosen.pod.key,
+                pod.metadata.uid,
+                chosen.node,
+                chosen.reason,
+                owner,
+                destination,
+                job,
+                dict(chosen.usage),
+            )
+        )
+    return EvictionCaseOpened(
+        case=name,
+        cycle=plan.cycle,
+        profile=case.profile,
+        plugin=case.plugin,
+        causes=case.findings.causes,
+        victims=tuple(victims),
+        passed_over=tuple(passed_over[-MOST_PASSED_OVER:]),
+        passed_over_count=case.passed_over_count + len(passed_over) - len(case.passed_over),
+        expected=expected_gain(case.findings.causes, victims),
+        budget=plan.limits.left(),
+        asked=answer.seen,
+        dry_run=case.dry_run,
+    )
+
+
+def expected_gain(causes: Sequence[Cause], victims: Sequence[Victim]) -> tuple[Expected, ...]:
+    """Returns what each cause amounts to without the measured usage of the victims that leave its node."""
+    return tuple(
+        Expected(
+            cause.node,
+            cause.resource,
+            cause.measured,
+            cause.measured - sum(v.usage.get(cause.resource, 0) for v in victims if v.node == cause.node),
+            cause.limit,
+        )
+        for cause in causes
+    )

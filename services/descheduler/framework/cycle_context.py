@@ -1,0 +1,119 @@
+"""The inputs and the result of a plugin in a cycle.
+
+Source: spec/descheduler.md 1.2, 1.5, 1.6.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from services.descheduler.framework.eviction_limits import EvictionLimits
+from services.descheduler.load_aware.measured_node import Amounts, MeasuredNode, PodOnNode
+from shared.events import Event
+from shared.events.descheduling import Cause, PassedOver
+
+Filter = Callable[[PodOnNode], str]
+"""Returns why a pod may not move, as a phrase; empty where it may."""
+
+MOST_PASSED_OVER = 50
+"""Pods that were passed over and are listed in a case."""
+
+
+class Chosen(NamedTuple):
+    """A pod that a plugin chose to move.
+
+    Attributes:
+        usage: measured; empty without a report about it.
+    """
+
+    pod: PodOnNode
+    node: str
+    reason: str
+    usage: Amounts
+
+
+class Findings(NamedTuple):
+    """The result of a plugin.
+
+    Attributes:
+        causes: what is wrong, measured before anything moved.
+        sources: nodes that are no destination, since they are what is wrong.
+        events: changes of the plugin's own records.
+    """
+
+    causes: tuple[Cause, ...] = ()
+    sources: tuple[str, ...] = ()
+    events: tuple[Event, ...] = ()
+
+
+class CycleEvictor:
+    """The evictor that a plugin sees: filters, limits, and the pods that it chose.
+
+    Attributes:
+        chosen: in order. passed_over: with their reasons, at most `MOST_PASSED_OVER`; passed_over_count: all of them.
+    """
+
+    def __init__(self, filters: Sequence[Filter], limits: EvictionLimits, usage: Mapping[str, Amounts]) -> None:
+        self._filters = filters
+        self._limits = limits
+        self._usage = usage
+        self._reasons: dict[str, str] = {}
+        self.chosen: list[Chosen] = []
+        self.passed_over: list[PassedOver] = []
+        self.passed_over_count = 0
+
+    def filter(self, pod: PodOnNode) -> bool:
+        """Reports whether all filters let a pod move; it is asked of each once."""
+        return not self.refusal(pod)
+
+    def refusal(self, pod: PodOnNode) -> str:
+        """Returns the first filter's reason; empty where all let the pod move."""
+        uid = pod.pod.metadata.uid
+        if uid not in self._reasons:
+            why = self._reasons[uid] = next((found for each in self._filters if (found := each(pod))), "")
+            if why:
+                self._pass_over(pod, pod.pod.spec.node_name, why)
+        return self._reasons[uid]
+
+    def evict(self, pod: PodOnNode, node: str, reason: str) -> bool:
+        """Chooses a pod; reports whether the limits of the cycle allow it. A pod is chosen once."""
+        namespace = pod.pod.metadata.namespace
+        if any(each.pod.pod.metadata.uid == pod.pod.metadata.uid for each in self.chosen):
+            return False
+        if why := self._limits.refusal(node, namespace):
+            self._pass_over(pod, node, why)
+            return False
+        self._limits.count(node, namespace)
+        self.chosen.append(Chosen(pod, node, reason, self._usage.get(pod.key, {})))
+        return True
+
+    def _pass_over(self, pod: PodOnNode, node: str, why: str) -> None:
+        self.passed_over_count += 1
+        if len(self.passed_over) < MOST_PASSED_OVER:
+            self.passed_over.append(PassedOver(pod=pod.key, node=node, why=why))
+
+
+class CycleContext(NamedTuple):
+    """The inputs of a plugin.
+
+    Attributes:
+        of: profile and plugin, under which its records are kept.
+        args: its arguments.
+        nodes: those that the configuration and the profile select, ready ones, sorted by name.
+        records: what the State keeps for it.
+        evictor: takes the pods that it chooses.
+    """
+
+    of: str
+    args: Any
+    nodes: Sequence[MeasuredNode]
+    records: Any
+    evictor: CycleEvictor
+    now_ns: int
+
+
+class Plugin(Protocol):
+    """A plugin of the sets `deschedule` and `balance`: a pure function."""
+
+    def __call__(self, context: CycleContext) -> Findings:
+        """Chooses pods by the context's evictor, and returns what it found."""
+        ...

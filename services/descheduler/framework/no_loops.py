@@ -1,0 +1,57 @@
+"""Rules that keep evictions from going in circles.
+
+- A pod is not moved twice for one cause within a set time; the pod that replaced it counts as the same one.
+- A node that received pods is no source at once: its usage does not show them yet.
+- A pod does not return to the node that one of its workload left, while the cause may hold.
+- A member of a gang does not move alone.
+
+These are rules of this system; upstream has none of them.
+"""
+
+from services.descheduler.framework.cycle_context import Filter
+from services.descheduler.load_aware.measured_node import PodOnNode
+from services.descheduler.settings import DecisionSettings
+from services.descheduler.state.descheduler_state import DeschedulerState
+from services.descheduler.state.eviction_cases import LeftNode
+from shared.domain.gang import gang_of
+from shared.kube.instants import SECOND
+
+
+class NoLoops:
+    """The rules at one instant."""
+
+    def __init__(self, state: DeschedulerState, settings: DecisionSettings, now_ns: int) -> None:
+        self._repeat_ns = int(settings.repeat_after_s * SECOND)
+        self._settle_ns = int(settings.source_after_s * SECOND)
+        self._now_ns = now_ns
+        self._left = state.cases.left
+        self._received = state.cases.received_ns
+        self._moving = state.cases.moving_pods()
+
+    def filter_of(self, plugin: str) -> Filter:
+        """Returns the filter of pods that a plugin may move."""
+
+        def refusal(pod: PodOnNode) -> str:
+            metadata = pod.pod.metadata
+            if metadata.uid in self._moving:
+                return f"case {self._moving[metadata.uid]} moves it"
+            if gang := gang_of(metadata.namespace, metadata.labels or {}, metadata.annotations or {}):
+                return f"it is a member of gang {gang}, which moves as a whole or not at all"
+            for left in self._left.get(metadata.uid, ()), self._left.get(pod.key, ()):
+                for each in left:
+                    if each.plugin == plugin and self._now_ns - each.at_ns < self._repeat_ns:
+                        return f"it left {each.node} for the same cause in case {each.case}, a moment ago"
+            received_ns = self._received.get(pod.pod.spec.node_name, 0)
+            if received_ns and self._now_ns - received_ns < self._settle_ns:
+                return f"node {pod.pod.spec.node_name} received pods a moment ago"
+            return ""
+
+        return refusal
+
+    def left_by(self, pod: PodOnNode) -> tuple[str, ...]:
+        """Returns the nodes that this pod, or another of its workload, has left lately."""
+        owner = next((each.uid for each in pod.pod.metadata.owner_references if each.controller), "")
+        found: list[LeftNode] = [
+            each for key in (owner, pod.key, pod.pod.metadata.uid) if key for each in self._left.get(key, ())
+        ]
+        return tuple(sorted({each.node for each in found if self._now_ns - each.at_ns < self._repeat_ns}))

@@ -1,0 +1,93 @@
+"""LowNodeLoad as a plugin of a cycle: its records are the anomaly detectors of nodes."""
+
+from collections.abc import Mapping
+
+from services.descheduler.framework.cycle_context import CycleContext, Findings
+from services.descheduler.load_aware.anomaly_detector import Counts, Detector
+from services.descheduler.load_aware.arguments import LowNodeLoadArgs
+from services.descheduler.load_aware.balance import BalanceResult, PoolResult, balance
+from services.descheduler.load_aware.classification import NodeClass
+from services.descheduler.state.detector_records import NO_RECORDS, DetectorRecords
+from shared.events.descheduling import AnomaliesObserved, Cause, DetectorRecord
+
+
+def low_node_load(context: CycleContext) -> Findings:
+    """Runs the plugin once."""
+    args: LowNodeLoadArgs = context.args
+    records: DetectorRecords = context.records or NO_RECORDS
+    before = {name: _detector(each) for name, each in records.node.items()}
+    prod_before = {name: _detector(each) for name, each in records.prod.items()}
+    result = balance(args, context.nodes, (before, prod_before), context.evictor, context.now_ns)
+    if args.paused:
+        return Findings()
+    changes = AnomaliesObserved(
+        of=context.of,
+        node=_changed(before, result.detectors),
+        prod=_changed(prod_before, result.prod_detectors),
+        forgotten=tuple(sorted(before.keys() - result.detectors.keys())),
+        prod_forgotten=tuple(sorted(prod_before.keys() - result.prod_detectors.keys())),
+    )
+    is_changed = changes.node or changes.prod or changes.forgotten or changes.prod_forgotten
+    causes = tuple(cause for pool in result.pools for cause in _causes(pool))
+    return Findings(causes, _sources(result), (changes,) if is_changed else ())
+
+
+def _causes(pool: PoolResult) -> list[Cause]:
+    """Returns the overloads of the sources of a pool: those alone from which pods were considered."""
+    found = pool.classified
+    if found is None:
+        return []
+    rows = {node.name: row for row, node in enumerate(found.nodes)}
+    causes = []
+    for overload in pool.overloads:
+        for resource, measured in overload.usage.items():
+            capacity = int(found.capacity[rows[overload.node], found.resources.index(resource)])
+            scope = "prod" if overload.prod else "node"
+            limit = overload.limits[resource]
+            causes.append(Cause(overload.node, scope, resource, measured, limit, capacity))
+    return causes
+
+
+def _sources(result: BalanceResult) -> tuple[str, ...]:
+    """Returns all nodes of a high class, anomalous or not: none of them takes pods of others."""
+    high = (NodeClass.HIGH, NodeClass.PROD_HIGH)
+    return tuple(
+        sorted(
+            {
+                node.name
+                for pool in result.pools
+                if pool.classified is not None
+                for node, found in zip(pool.classified.nodes, pool.classified.classes, strict=True)
+                if found in high
+            }
+        )
+    )
+
+
+def _changed(before: Mapping[str, Detector], after: Mapping[str, Detector]) -> dict[str, DetectorRecord]:
+    return {name: _record(each) for name, each in sorted(after.items()) if before.get(name) != each}
+
+
+def _record(each: Detector) -> DetectorRecord:
+    counts = each.counts
+    return DetectorRecord(
+        each.timeout_ns,
+        each.abnormalities,
+        each.normalities,
+        each.is_anomalous,
+        (counts.total, counts.normal, counts.abnormal, counts.normal_in_a_row, counts.abnormal_in_a_row),
+        each.expires_ns,
+        each.used_ns,
+    )
+
+
+def _detector(record: DetectorRecord) -> Detector:
+    return Detector(
+        record.timeout_ns,
+        record.abnormalities,
+        record.normalities,
+        record.is_anomalous,
+        Counts(*record.counts),
+        record.expires_ns,
+        record.used_ns,
+    )

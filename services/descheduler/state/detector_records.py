@@ -1,0 +1,16 @@
+"""The anomaly detectors that the State keeps for a plugin."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from shared.events.descheduling import DetectorRecord
+
+
+class DetectorRecords(NamedTuple):
+    """The detectors of a plugin: node -> detector of its usage, and of that of its prod pods."""
+
+    node: Mapping[str, DetectorRecord]
+    prod: Mapping[str, DetectorRecord]
+
+
+NO_RECORDS = DetectorRecords({}, {})

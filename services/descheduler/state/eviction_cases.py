@@ -1,0 +1,135 @@
+"""The cases of the descheduler: those whose moves have not ended, and what pods have left which nodes lately.
+
+A fold over `descheduling`, and over the phases of PodMigrationJobs in `cluster`; each context writes fields of its own.
+"""
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from shared.events import Event, RecordedEvent
+from shared.events.base import without_basis
+from shared.events.descheduling import EvictionCaseClosed, EvictionCaseOpened
+from shared.kube.instants import SECOND
+
+KEPT_NS = 6 * 3600 * SECOND
+"""A case that is closed counts for so long: no setting lets a rule about the past look further back."""
+
+
+class LeftNode(NamedTuple):
+    """A node that a pod has left, or leaves."""
+
+    node: str
+    plugin: str
+    case: str
+    at_ns: int
+
+
+class JobPhase(NamedTuple):
+    """A PodMigrationJob, as `cluster` has it.
+
+    Attributes:
+        at_ns: when its phase was first observed.
+        bound: `namespace/name` and uid of the pod that replaced the one that left; empty before.
+    """
+
+    phase: str
+    message: str
+    at_ns: int
+    bound: tuple[str, str] = ("", "")
+
+
+class OpenedCase(msgspec.Struct, frozen=True, gc=False):
+    """A case: its event, and the instant of it."""
+
+    event: EvictionCaseOpened
+    at_ns: int
+    closed: EvictionCaseClosed | None = None
+
+
+class EvictionCases:
+    """Cases and jobs.
+
+    Attributes:
+        cases: id -> case, oldest first; closed ones for `KEPT_NS`.
+        jobs: name -> PodMigrationJob, while it exists.
+    """
+
+    def __init__(self) -> None:
+        self.cases: dict[str, OpenedCase] = {}
+        self.jobs: dict[str, JobPhase] = {}
+
+    def apply(self, record: RecordedEvent) -> None:
+        """Folds one event of `descheduling`."""
+        event: Event = record.event
+        match event:
+            case EvictionCaseOpened(case=case):
+                self.cases[case] = OpenedCase(without_basis(event), record.at_ns)
+                self._forget(record.at_ns)
+            case EvictionCaseClosed(case=case) if case in self.cases:
+                opened = self.cases[case]
+                self.cases[case] = OpenedCase(opened.event, opened.at_ns, without_basis(event))
+            case _:
+                pass
+
+    def observe_job(self, name: str, body: dict[str, Any], at_ns: int) -> None:
+        """Folds a PodMigrationJob as it is now."""
+        status = body.get("status")
+        status = status if isinstance(status, dict) else {}
+        bound = status.get("podRef")
+        bound = bound if isinstance(bound, dict) else {}
+        key = f"{bound.get('namespace', '')}/{bound.get('name', '')}" if bound else ""
+        before, phase = self.jobs.get(name), str(status.get("phase") or "")
+        since_ns = before.at_ns if before is not None and before.phase == phase else at_ns
+        message = str(status.get("message") or "")
+        self.jobs[name] = JobPhase(phase, message, since_ns, (key, str(bound.get("uid", ""))))
+
+    def forget_job(self, name: str) -> None:
+        """Folds the deletion of a PodMigrationJob."""
+        self.jobs.pop(name, None)
+
+    @property
+    def open(self) -> list[OpenedCase]:
+        """The cases that are not closed, oldest first."""
+        return [each for each in self.cases.values() if each.closed is None]
+
+    def moving_pods(self) -> dict[str, str]:
+        """Returns uid -> case of the victims of open cases."""
+        return {victim.pod_uid: each.event.case for each in self.open for victim in each.event.victims}
+
+    @property
+    def left(self) -> dict[str, list[LeftNode]]:
+        """What has left which node: by uid and by name of the pod, by uid of its controller, and by uid of the pod that
+        replaced it. Dry runs do not count, nor do pods that stayed.
+        """
+        found: dict[str, list[LeftNode]] = {}
+        for each in self.cases.values():
+            if each.event.dry_run:
+                continue
+            stayed = {one.pod for one in each.closed.victims if one.outcome != "moved"} if each.closed else set()
+            for victim in each.event.victims:
+                if victim.pod in stayed:
+                    continue
+                left = LeftNode(victim.node, each.event.plugin, each.event.case, each.at_ns)
+                job = self.jobs.get(victim.job)
+                keys = (victim.pod_uid, victim.pod, victim.owner, *(job.bound if job else ()))
+                for key in dict.fromkeys(key for key in keys if key):
+                    found.setdefault(key, []).append(left)
+        return found
+
+    @property
+    def received_ns(self) -> dict[str, int]:
+        """Node -> the newest instant of a case that moves pods to it."""
+        found: dict[str, int] = {}
+        for each in self.cases.values():
+            if not each.event.dry_run:
+                for victim in each.event.victims:
+                    if victim.destination:
+                        found[victim.destination] = max(found.get(victim.destination, 0), each.at_ns)
+        return found
+
+    def _forget(self, now_ns: int) -> None:
+        for case in [
+            name for name, each in self.cases.items() if each.closed is not None and each.at_ns < now_ns - KEPT_NS
+        ]:
+            del self.cases[case]

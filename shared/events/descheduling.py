@@ -1,0 +1,189 @@
+"""Events of the `descheduling` context: what is wrong in the cluster by measurement, which pods leave their nodes for
+it, where each of them goes, and what that has changed afterwards.
+
+A case is one scenario of one plugin in one cycle. The PodMigrationJobs of its victims follow it as intents
+(ObjectDesired). A cycle that finds nothing leaves no event.
+"""
+
+from typing import ClassVar
+
+import msgspec
+
+from shared.events.base import Event
+
+
+class DetectorRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The anomaly detector of a node.
+
+    Attributes:
+        timeout_ns, abnormalities, normalities: the condition with which it was made.
+        counts: observations of all, of the normal, of the abnormal, and in a row of both, since they were cleared.
+        expires_ns: in an anomaly: when it ends by itself.
+        used_ns: when the node was last observed as abnormal.
+    """
+
+    timeout_ns: int
+    abnormalities: int
+    normalities: int
+    is_anomalous: bool
+    counts: tuple[int, int, int, int, int]
+    expires_ns: int
+    used_ns: int
+
+
+class AnomaliesObserved(Event, frozen=True, tag="koord.descheduling.AnomaliesObserved.v1"):
+    """The anomaly detectors of a plugin changed.
+
+    Attributes:
+        of: profile and plugin, as `koord-descheduler/LowNodeLoad`.
+        node, prod: node -> detector of its usage, and of that of its prod pods; those that changed.
+        forgotten, prod_forgotten: nodes whose detector was not used for long.
+    """
+
+    KEY: ClassVar[str] = "of"
+
+    of: str
+    node: dict[str, DetectorRecord] = msgspec.field(default_factory=dict)
+    prod: dict[str, DetectorRecord] = msgspec.field(default_factory=dict)
+    forgotten: tuple[str, ...] = ()
+    prod_forgotten: tuple[str, ...] = ()
+
+
+class Cause(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """Something that is wrong with a node, as it was measured before anything moved.
+
+    Attributes:
+        scope: `node`, `prod` for its prod pods alone; or what a plugin names.
+        resource: milli-cores for cpu, bytes for memory, else whole units.
+    """
+
+    node: str
+    scope: str
+    resource: str
+    measured: int
+    limit: int
+    capacity: int = 0
+
+
+class Victim(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A pod that leaves its node.
+
+    Attributes:
+        pod: `namespace/name`.
+        owner: uid of its controller; empty without one.
+        destination: the node that the scheduler found for it, together with all other victims; empty where the
+            configuration allows moves without one.
+        job: name of its PodMigrationJob; empty in a dry run.
+        usage: measured.
+    """
+
+    pod: str
+    pod_uid: str
+    node: str
+    reason: str
+    owner: str = ""
+    destination: str = ""
+    job: str = ""
+    usage: dict[str, int] = msgspec.field(default_factory=dict)
+
+
+class PassedOver(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A pod that a plugin chose or considered, and that does not leave its node."""
+
+    pod: str
+    node: str
+    why: str
+
+
+class Expected(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The measured amount of a node once its victims have left, by their own usage."""
+
+    node: str
+    resource: str
+    before: int
+    after: int
+    limit: int
+
+
+class EvictionCaseOpened(Event, frozen=True, tag="koord.descheduling.EvictionCaseOpened.v1"):
+    """A plugin found something wrong, and pods that leave their nodes for it.
+
+    Attributes:
+        case: its id, `PLUGIN-CYCLE`, in lower case.
+        cycle: number of the cycle, from 1.
+        victims: in the order in which they leave. Each has a destination that was free for it besides all others.
+        passed_over: some of those that do not; passed_over_count: their number.
+        expected: the predicted gain.
+        budget: the limit of the configuration -> what is left of it after this case.
+        asked: the positions that the scheduler's answer rests on.
+        dry_run: nothing is created.
+    """
+
+    KEY: ClassVar[str] = "case"
+
+    case: str
+    cycle: int
+    profile: str
+    plugin: str
+    causes: tuple[Cause, ...] = ()
+    victims: tuple[Victim, ...] = ()
+    passed_over: tuple[PassedOver, ...] = ()
+    passed_over_count: int = 0
+    expected: tuple[Expected, ...] = ()
+    budget: dict[str, int] = msgspec.field(default_factory=dict)
+    asked: dict[str, int] = msgspec.field(default_factory=dict)
+    dry_run: bool = False
+
+
+class VictimOutcome(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The end of a victim's move: `moved`, or `stayed` with the reason."""
+
+    pod: str
+    outcome: str
+    why: str = ""
+
+
+class Measured(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The gain on a node: expected and measured after the case, where there is a newer report."""
+
+    node: str
+    resource: str
+    before: int
+    expected: int
+    after: int | None = None
+
+
+class EvictionCaseClosed(Event, frozen=True, tag="koord.descheduling.EvictionCaseClosed.v1"):
+    """All moves of a case have ended.
+
+    Attributes:
+        outcome: `moved` all, `partly`, or `none`; `dry run`.
+        victims: the end of each.
+        measured: the benefit, measured by the first report after the last move.
+    """
+
+    KEY: ClassVar[str] = "case"
+
+    case: str
+    outcome: str
+    victims: tuple[VictimOutcome, ...] = ()
+    measured: tuple[Measured, ...] = ()
+
+
+class DeschedulingCycled(Event, frozen=True, tag="koord.descheduling.DeschedulingCycled.v1"):
+    """A cycle that decided something, or that failed; its cases follow.
+
+    Attributes:
+        cycle: its number, from 1.
+        nodes: of the cluster that the configuration selects.
+        cases: ids of the cases that it opened.
+        faults: `profile/plugin` -> why the plugin could not work.
+    """
+
+    KEY: ClassVar[str] = "name"
+
+    name: str
+    cycle: int
+    nodes: int
+    cases: tuple[str, ...] = ()
+    faults: dict[str, str] = msgspec.field(default_factory=dict)

@@ -1,0 +1,157 @@
+"""A cluster of nodes with pods and reports for tests of the descheduler's cycle, with the real scheduler's engine."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from services.descheduler.configuration.config_reload import config_drafts
+from services.descheduler.framework.close_cases import close_cases
+from services.descheduler.framework.cycle import decide_cycle, plan_cycle
+from services.descheduler.settings import DecisionSettings, in_force
+from services.descheduler.state.descheduler_state import DeschedulerState
+from services.scheduler.extender_server.destinations_of_moves import destinations
+from services.scheduler.in_memory_scheduler import InMemoryScheduler
+from shared.domain.move_destinations import DestinationsResponse
+from shared.events import Draft, Event, RecordedEvent
+from shared.events.cluster import NodeObserved, ObjectObserved, PodDeleted, PodObserved
+from shared.events.descheduling import EvictionCaseClosed, EvictionCaseOpened
+from shared.events.metrics import ClassReported, NodeReported, PodReported, Usage
+from shared.kube.instants import SECOND
+from shared.kube.meta import Metadata, OwnerReference
+from shared.kube.node import Node, NodeSpec, NodeStatus
+from shared.kube.pod import Affinity, Container, Pod, PodAffinity, PodAffinityTerm, PodSpec, PodStatus
+from shared.kube.pod import ResourceRequirements as Resources
+from shared.kube.resource_names import MIGRATION_JOBS
+from shared.kube.selectors import LabelSelector
+
+START_NS = 1_780_000_000 * SECOND
+GIB = 1 << 30
+WEB = {"app": "web"}
+APART = Affinity(
+    pod_anti_affinity=PodAffinity(
+        required=(
+            PodAffinityTerm(topology_key="kubernetes.io/hostname", label_selector=LabelSelector(match_labels=WEB)),
+        )
+    )
+)
+CONFIG = """
+apiVersion: descheduler/v1alpha2
+kind: DeschedulerConfiguration
+deschedulingInterval: 10s
+profiles:
+  - plugins:
+      balance: {enabled: [{name: LowNodeLoad}]}
+    pluginConfig:
+      - name: LowNodeLoad
+        args:
+          lowThresholds: {cpu: 40, memory: 90}
+          highThresholds: {cpu: 70, memory: 95}
+          anomalyCondition: {consecutiveAbnormalities: 1, consecutiveNormalities: 1}
+"""
+
+
+class SmallCluster:
+    """Nodes of 10 cores; the descheduler's State and the scheduler fold the same events.
+
+    Attributes:
+        now_ns: the clock.
+    """
+
+    def __init__(self, config: str = CONFIG, settings: DecisionSettings | None = None) -> None:
+        self.now_ns = START_NS
+        self.state = DeschedulerState()
+        self.scheduler = InMemoryScheduler()
+        self._seqs: dict[str, int] = {}
+        self._pods: dict[str, Pod] = {}
+        self.append(*config_drafts(self.state, ("test", config), settings or DecisionSettings()))
+
+    def node(self, name: str, *, labels: Mapping[str, str] | None = None, unschedulable: bool = False) -> None:
+        """Adds a node."""
+        amounts = {"cpu": "10", "memory": "64Gi", "pods": "110"}
+        status = NodeStatus(capacity=amounts, allocatable=amounts)
+        metadata = Metadata(name=name, uid=f"uid-{name}", labels={"kubernetes.io/hostname": name, **(labels or {})})
+        node = Node(metadata=metadata, spec=NodeSpec(unschedulable=unschedulable), status=status)
+        self._observe(NodeObserved(node=name, object=node))
+
+    def pod(self, name: str, on: str, *, cpu: str = "1", owner: str = "", apart: bool = False, **metadata: Any) -> None:
+        """Adds a running pod of namespace `default`; `apart` from pods of the label `app: web` on the same node."""
+        owners = (OwnerReference(kind="ReplicaSet", name=owner, uid=owner, controller=True),) if owner else ()
+        resources = Resources(requests={"cpu": cpu, "memory": "1Gi"})
+        pod = Pod(
+            metadata=Metadata(name=name, namespace="default", uid=name, owner_references=owners, **metadata),
+            spec=PodSpec(
+                node_name=on,
+                scheduler_name="koord-scheduler",
+                priority=5500,
+                containers=(Container(name="c", resources=resources),),
+                affinity=APART if apart else None,
+            ),
+            status=PodStatus(phase="Running"),
+        )
+        self._pods[name] = pod
+        self._observe(PodObserved(pod=f"default/{name}", pod_uid=name, object=pod))
+
+    def delete(self, name: str) -> None:
+        """Removes a pod."""
+        del self._pods[name]
+        self._observe(PodDeleted(pod=f"default/{name}", pod_uid=name))
+
+    def report(self, node: str, pods: Mapping[str, int], system: int = 0) -> None:
+        """A report of a node: cpu of its pods in milli-cores, and of its system."""
+        listed = tuple(PodReported(f"default/{name}", cpu, GIB) for name, cpu in sorted(pods.items()))
+        event = NodeReported(
+            node=node,
+            at_ns=self.now_ns,
+            interval_s=10,
+            aggregate_s=60,
+            usage=Usage(system + sum(pods.values()), GIB * len(pods)),
+            system=Usage(system, 0),
+            pods=(ClassReported("koord-batch", "BE", listed),),
+        )
+        self._append("metrics-0", event)
+
+    def job(self, name: str, phase: str, bound: str = "") -> None:
+        """A PodMigrationJob with a status."""
+        reference = {"podRef": {"namespace": "default", "name": bound, "uid": bound}} if bound else {}
+        body = {"metadata": {"name": name}, "status": {"phase": phase, **reference}}
+        self._observe(ObjectObserved(resource=MIGRATION_JOBS, name=name, uid=name, object=body))
+
+    def cycle(self, *, answers: bool = True) -> EvictionCaseOpened | None:
+        """One cycle; returns its case.
+
+        Args:
+            answers: the scheduler responds.
+        """
+        configuration = self.state.configuration
+        assert configuration is not None
+        settings = in_force(self.state.config_settings)
+        plan = plan_cycle(self.state, configuration, settings, self.now_ns)
+        response = DestinationsResponse(fault="the scheduler did not answer in time")
+        if answers:
+            found = destinations(self.scheduler.cache, plan.moves, self.now_ns)
+            response = DestinationsResponse(nodes=dict(found.nodes), refused=dict(found.refused))
+        drafts = decide_cycle(plan, response, configuration, settings)
+        self.append(*drafts)
+        return next((d.event for d in drafts if isinstance(d.event, EvictionCaseOpened)), None)
+
+    def close(self) -> list[EvictionCaseClosed]:
+        """Closes the cases that have ended."""
+        drafts = close_cases(self.state, self.now_ns)
+        self.append(*drafts)
+        return [draft.event for draft in drafts if isinstance(draft.event, EvictionCaseClosed)]
+
+    def wait(self, seconds: float) -> None:
+        """Moves the clock."""
+        self.now_ns += int(seconds * SECOND)
+
+    def append(self, *drafts: Draft) -> None:
+        """Appends to `descheduling`."""
+        for draft in drafts:
+            self._append("descheduling", draft.event)
+
+    def _observe(self, event: Event) -> None:
+        self._append("cluster", event)
+        self.scheduler.observe((event,), self.now_ns)
+
+    def _append(self, context: str, event: Event) -> None:
+        seq = self._seqs[context] = self._seqs.get(context, 0) + 1
+        self.state.apply(RecordedEvent(context, seq, event, self.now_ns))

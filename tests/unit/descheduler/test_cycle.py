@@ -1,0 +1,208 @@
+"""A cycle: cases with destinations that the scheduler finds, limits, dry runs, and rules against circles."""
+
+import pytest
+
+from services.descheduler.settings import DecisionSettings
+from services.descheduler.state.descheduler_state import DeschedulerState
+from tests.unit.descheduler.small_cluster import CONFIG, WEB, SmallCluster
+
+GANG = {"gang.scheduling.koordinator.sh/name": "train", "gang.scheduling.koordinator.sh/min-available": "2"}
+
+
+def hot_cluster(config: str = CONFIG, settings: DecisionSettings | None = None) -> SmallCluster:
+    """One hot node with three pods of 3 cores, one cold node, and one in the middle."""
+    cluster = SmallCluster(config, settings)
+    for name in ("hot", "cold", "middle"):
+        cluster.node(name)
+    for number in range(3):
+        cluster.pod(f"web-{number}", "hot", owner="web")
+    cluster.pod("rest", "middle")
+    report(cluster)
+    return cluster
+
+
+def report(cluster: SmallCluster) -> None:
+    """The reports of all nodes."""
+    cluster.report("hot", {f"web-{number}": 3_000 for number in range(3)})
+    cluster.report("cold", {}, system=500)
+    cluster.report("middle", {"rest": 5_000})
+
+
+def test_a_victim_has_a_destination_and_a_job_and_the_case_says_what_it_expects() -> None:
+    cluster = hot_cluster()
+    case = cluster.cycle()
+    assert case is not None
+    assert case.case == "lownodeload-1"
+    assert [(each.node, each.resource, each.measured, each.limit) for each in case.causes] == [
+        ("hot", "cpu", 9_000, 7_000)
+    ]
+    (victim,) = case.victims
+    assert (victim.node, victim.destination, victim.usage["cpu"]) == ("hot", "cold", 3_000)
+    assert victim.reason == "node is overutilized, node cpu usage(90.00%)>threshold(70.00%)"
+    assert [(each.before, each.after) for each in case.expected] == [(9_000, 6_000)]
+    job = cluster.state.desired("podmigrationjobs.scheduling.koordinator.sh", victim.job)
+    assert job is not None
+    assert job["spec"]["podRef"] == {
+        "namespace": "default",
+        "name": victim.pod.removeprefix("default/"),
+        "uid": victim.pod_uid,
+    }
+    assert job["metadata"]["annotations"]["koordinator.sh/evict-trigger"] == "LowNodeLoad"
+
+
+def test_without_an_answer_of_the_scheduler_no_pod_moves() -> None:
+    case = hot_cluster().cycle(answers=False)
+    assert case is not None
+    assert case.victims == ()
+    assert case.passed_over[-1].why == "no destination: the scheduler did not answer in time"
+
+
+def apart_cluster(settings: DecisionSettings) -> SmallCluster:
+    """A hot node with a pod that may share no node with `app: web`, and pods of that label on all others."""
+    cluster = SmallCluster(settings=settings)
+    for name in ("hot", "cold", "middle"):
+        cluster.node(name)
+    cluster.pod("web-0", "hot", owner="web", apart=True, labels=WEB)
+    cluster.pod("web-1", "cold", owner="web", labels=WEB)
+    cluster.pod("web-2", "middle", owner="web", labels=WEB)
+    cluster.report("hot", {"web-0": 3_000}, system=6_000)
+    cluster.report("cold", {"web-1": 500})
+    cluster.report("middle", {"web-2": 5_000})
+    return cluster
+
+
+def test_a_pod_that_the_scheduler_places_nowhere_stays_although_labels_and_usage_fit() -> None:
+    case = apart_cluster(DecisionSettings()).cycle()
+    assert case is not None
+    assert case.victims == ()
+    assert case.passed_over[-1].why == "no destination: no other node admits the pod"
+
+
+def test_a_pod_without_a_destination_moves_only_where_that_is_configured() -> None:
+    case = apart_cluster(DecisionSettings(without_destination=True)).cycle()
+    assert case is not None
+    assert [(victim.pod, victim.destination) for victim in case.victims] == [("default/web-0", "")]
+
+
+def test_a_hot_node_is_no_destination() -> None:
+    cluster = hot_cluster()
+    cluster.node("hot-too")
+    cluster.report("hot-too", {}, system=9_500)
+    case = cluster.cycle()
+    assert case is not None
+    assert {victim.destination for victim in case.victims} <= {"cold", "middle"}
+
+
+def test_a_pod_of_an_open_case_is_not_chosen_again() -> None:
+    cluster = hot_cluster()
+    first = cluster.cycle()
+    assert first is not None
+    cluster.wait(10)
+    report(cluster)
+    second = cluster.cycle()
+    assert second is not None
+    assert {v.pod for v in first.victims}.isdisjoint(v.pod for v in second.victims)
+    assert any(f"case {first.case} moves it" in each.why for each in second.passed_over)
+
+
+def test_the_pod_that_replaced_a_victim_does_not_move_again_for_the_same_cause() -> None:
+    cluster = hot_cluster()
+    first = cluster.cycle()
+    assert first is not None
+    (victim,) = first.victims
+    cluster.delete(victim.pod.removeprefix("default/"))
+    cluster.pod("web-new", "cold", owner="web")
+    cluster.job(victim.job, "Succeeded", bound="web-new")
+    cluster.wait(400)
+    cluster.report("cold", {"web-new": 3_000}, system=5_000)
+    cluster.report("hot", {})
+    cluster.report("middle", {"rest": 5_000})
+    assert [each.outcome for each in cluster.close()] == ["moved"]
+    second = cluster.cycle()
+    assert second is None or not second.victims
+    cluster.wait(1_800)
+    cluster.report("cold", {"web-new": 3_000}, system=5_000)
+    cluster.report("hot", {})
+    cluster.report("middle", {"rest": 5_000})
+    third = cluster.cycle()
+    assert third is not None
+    assert [victim.pod for victim in third.victims] == ["default/web-new"]
+
+
+def test_a_node_that_received_pods_is_no_source_at_once() -> None:
+    cluster = hot_cluster()
+    first = cluster.cycle()
+    assert first is not None
+    cluster.pod("other", "cold")
+    cluster.wait(60)
+    cluster.report("cold", {"other": 3_000}, system=5_000)
+    cluster.report("hot", {})
+    cluster.report("middle", {"rest": 5_000})
+    assert cluster.cycle() is None
+    cluster.wait(300)
+    cluster.report("cold", {"other": 3_000}, system=5_000)
+    cluster.report("hot", {})
+    cluster.report("middle", {"rest": 5_000})
+    later = cluster.cycle()
+    assert later is not None
+    assert [victim.pod for victim in later.victims] == ["default/other"]
+
+
+def test_a_member_of_a_gang_does_not_move_alone() -> None:
+    cluster = SmallCluster()
+    for name in ("hot", "cold", "middle"):
+        cluster.node(name)
+    cluster.pod("a", "hot", annotations=GANG)
+    cluster.report("hot", {"a": 9_000})
+    cluster.report("cold", {})
+    cluster.report("middle", {}, system=5_000)
+    assert cluster.cycle() is None
+
+
+@pytest.mark.parametrize("limit", ["maxNoOfPodsToEvictTotal: 0", "maxNoOfPodsToEvictPerNode: 0"])
+def test_a_limit_of_zero_blocks_all(limit: str) -> None:
+    case = hot_cluster(CONFIG + limit + "\n").cycle()
+    assert case is None
+
+
+def test_a_dry_run_records_the_case_and_creates_nothing() -> None:
+    cluster = hot_cluster(CONFIG + "dryRun: true\n")
+    case = cluster.cycle()
+    assert case is not None
+    assert case.dry_run
+    assert [victim.job for victim in case.victims] == [""]
+    assert cluster.state.desired_fields == {}
+    assert [each.outcome for each in cluster.close()] == ["dry run"]
+
+
+def test_a_cycle_that_finds_nothing_records_nothing() -> None:
+    cluster = hot_cluster()
+    cluster.report("hot", {})
+    before = dict(cluster.state.positions)
+    assert cluster.cycle() is None
+    assert cluster.state.positions == before
+
+
+def test_a_closed_case_has_the_benefit_that_was_measured_afterwards() -> None:
+    cluster = hot_cluster()
+    case = cluster.cycle()
+    assert case is not None
+    (victim,) = case.victims
+    cluster.wait(30)
+    cluster.job(victim.job, "Succeeded")
+    assert cluster.close() == []  # no report yet since the move ended
+    cluster.wait(30)
+    cluster.report("hot", {"web-0": 3_100, "web-1": 3_000})
+    (closed,) = cluster.close()
+    assert closed.outcome == "moved"
+    assert [(each.before, each.expected, each.after) for each in closed.measured] == [(9_000, 6_000, 6_100)]
+
+
+def test_the_state_is_the_same_after_its_snapshot() -> None:
+    cluster = hot_cluster()
+    cluster.cycle()
+    restored = DeschedulerState()
+    restored.restore(cluster.state.encode())
+    assert restored.encode() == cluster.state.encode()
+    assert restored.configuration == cluster.state.configuration
+    assert restored.cases.open == cluster.state.cases.open
