@@ -1,10 +1,18 @@
-"""The events that outlast their partition in `descheduling`: the configuration, and newest desired states."""
+"""The events that outlast their partition in `descheduling`: the configuration, cases that count, detectors, and newest
+desired states.
+"""
 
 from collections.abc import Hashable
 
 from services.descheduler.state.descheduler_state import DeschedulerState
 from shared.domain.own_desired_states import object_key
 from shared.events import RecordedEvent
+from shared.events.descheduling import (
+    AnomaliesObserved,
+    DeschedulingCycled,
+    EvictionCaseClosed,
+    EvictionCaseOpened,
+)
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
 from shared.log.retention_carry_forward import CarryForward, Holds, Kept
@@ -13,6 +21,10 @@ from shared.log.retention_carry_forward import CarryForward, Holds, Kept
 def subject(record: RecordedEvent) -> Hashable:
     """Returns what a decision is about: a field group of an object, else its type."""
     match record.event:
+        case EvictionCaseOpened(case=case) | EvictionCaseClosed(case=case):
+            return type(record.event), case
+        case AnomaliesObserved(of=of):
+            return AnomaliesObserved, of
         case FieldsDesired(resource=resource, name=name, fields=fields):
             return resource, name, fields
         case ObjectDesired(resource=resource, name=name):
@@ -25,6 +37,12 @@ def holds(state: DeschedulerState, _: Kept) -> Holds:
 
     def still_holds(record: RecordedEvent) -> bool:
         match record.event:
+            case EvictionCaseOpened(case=case):
+                return case in state.cases.cases
+            case EvictionCaseClosed(case=case):
+                return case in state.cases.cases and state.cases.cases[case].closed is not None
+            case DeschedulingCycled(cycle=cycle):
+                return cycle == state.cycle
             case FieldsDesired(resource=resource, name=name, fields=fields, patch=value):
                 found = state.desired_fields.get(object_key(resource, name), {}).get(fields)
                 return found is not None and found.value == value
@@ -41,7 +59,17 @@ def holds(state: DeschedulerState, _: Kept) -> Holds:
 
 
 CARRY_FORWARD = CarryForward(
-    kinds=(FieldsDesired, ObjectDesired, ConfigApplied, ConfigRejected, WriterStarted),
+    kinds=(
+        EvictionCaseOpened,
+        EvictionCaseClosed,
+        AnomaliesObserved,
+        DeschedulingCycled,
+        FieldsDesired,
+        ObjectDesired,
+        ConfigApplied,
+        ConfigRejected,
+        WriterStarted,
+    ),
     subject=subject,
     holds=holds,
     with_positions=True,

@@ -32,12 +32,12 @@ class DetectorRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class AnomaliesObserved(Event, frozen=True, tag="koord.descheduling.AnomaliesObserved.v1"):
-    """The anomaly detectors of a plugin changed.
+    """The anomaly detectors of a plugin changed; these are all that it has now.
 
     Attributes:
         of: profile and plugin, as `koord-descheduler/LowNodeLoad`.
-        node, prod: node -> detector of its usage, and of that of its prod pods; those that changed.
-        forgotten, prod_forgotten: nodes whose detector was not used for long.
+        node, prod: node -> detector of its usage, and of that of its prod pods; a node that was never high, or not for
+            long, has none.
     """
 
     KEY: ClassVar[str] = "of"
@@ -45,8 +45,6 @@ class AnomaliesObserved(Event, frozen=True, tag="koord.descheduling.AnomaliesObs
     of: str
     node: dict[str, DetectorRecord] = msgspec.field(default_factory=dict)
     prod: dict[str, DetectorRecord] = msgspec.field(default_factory=dict)
-    forgotten: tuple[str, ...] = ()
-    prod_forgotten: tuple[str, ...] = ()
 
 
 class Cause(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -26,7 +26,6 @@ from services.descheduler.load_aware.measured_node import Amounts, MeasuredNode,
 from services.descheduler.plugins.registry import REGISTRY
 from services.descheduler.settings import DecisionSettings
 from services.descheduler.state.descheduler_state import DeschedulerState
-from services.descheduler.state.measured_nodes import measured_nodes
 from shared.domain.move_destinations import MOST_MOVES, DestinationsResponse, Move
 from shared.domain.node_selection import meets
 from shared.events import Draft, Event
@@ -89,7 +88,7 @@ def plan_cycle(
     selected = [node for node in cluster.nodes.values() if _is_selected(node, configuration)]
     if len(selected) < FEWEST_NODES:
         return CyclePlan(number, len(selected), (), (), limits, {})
-    nodes = measured_nodes(cluster, (node.metadata.name for node in selected))
+    nodes = state.measured.of(cluster, (node.metadata.name for node in selected))
     usage = {key: used for node in nodes for key, used in node.pod_usage.items()}
     loops = NoLoops(state, settings, now_ns)
     cases: list[PlannedCase] = []

@@ -57,6 +57,7 @@ class CycleEvictor:
         self._limits = limits
         self._usage = usage
         self._reasons: dict[str, str] = {}
+        self._taken: dict[str, None] = {}
         self.chosen: list[Chosen] = []
         self.passed_over: list[PassedOver] = []
         self.passed_over_count = 0
@@ -77,14 +78,19 @@ class CycleEvictor:
     def evict(self, pod: PodOnNode, node: str, reason: str) -> bool:
         """Chooses a pod; reports whether the limits of the cycle allow it. A pod is chosen once."""
         namespace = pod.pod.metadata.namespace
-        if any(each.pod.pod.metadata.uid == pod.pod.metadata.uid for each in self.chosen):
+        if pod.pod.metadata.uid in self._taken:
             return False
         if why := self._limits.refusal(node, namespace):
             self._pass_over(pod, node, why)
             return False
         self._limits.count(node, namespace)
+        self._taken[pod.pod.metadata.uid] = None
         self.chosen.append(Chosen(pod, node, reason, self._usage.get(pod.key, {})))
         return True
+
+    def is_exhausted(self) -> bool:
+        """Reports whether the limit on the total leaves nothing."""
+        return self._limits.is_spent()
 
     def _pass_over(self, pod: PodOnNode, node: str, why: str) -> None:
         self.passed_over_count += 1

@@ -36,6 +36,10 @@ class EvictionLimits:
         self._namespaces[namespace] += 1
         self._evicted += 1
 
+    def is_spent(self) -> bool:
+        """Reports whether the limit on the total leaves nothing."""
+        return self._total is not None and self._evicted >= self._total
+
     def left(self) -> dict[str, int]:
         """Returns what is left of the limit on the total; empty without one."""
         return {} if self._total is None else {"maxNoOfPodsToEvictTotal": max(self._total - self._evicted, 0)}

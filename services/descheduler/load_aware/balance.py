@@ -25,6 +25,10 @@ class Evictor(Protocol):
         """Reports whether the filter plugins let a pod move."""
         ...
 
+    def is_exhausted(self) -> bool:
+        """Reports whether no further pod may move in this cycle."""
+        ...
+
     def evict(self, pod: PodOnNode, node: str, reason: str) -> bool:
         """Moves a pod; reports whether that was accepted."""
         ...

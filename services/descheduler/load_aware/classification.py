@@ -75,11 +75,8 @@ def _usage(node: MeasuredNode, resources: Sequence[str]) -> tuple[list[int], lis
 
     All reported pods count for the node, those alone that are on it and prod for prod.
     """
-    measured = [node.pod_usage[each.key] for each in node.pods if each.is_prod and each.key in node.pod_usage]
-    total = [
-        node.system.get(name, 0) + sum(used.get(name, 0) for used in node.pod_usage.values()) for name in resources
-    ]
-    prod = [sum(used.get(name, 0) for used in measured) for name in resources]
+    total = [node.total.get(name, 0) for name in resources]
+    prod = [node.prod_total.get(name, 0) for name in resources]
     if PODS in resources:
         column = resources.index(PODS)
         total[column], prod[column] = len(node.pods), sum(each.is_prod for each in node.pods)

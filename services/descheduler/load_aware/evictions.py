@@ -19,6 +19,8 @@ from shared.domain.node_selection import meets
 class _Evictor(Protocol):
     def filter(self, pod: PodOnNode) -> bool: ...
 
+    def is_exhausted(self) -> bool: ...
+
     def evict(self, pod: PodOnNode, node: str, reason: str) -> bool: ...
 
 
@@ -82,6 +84,8 @@ def evict_from(
         and _may_move(args, pod, evictor)
         and (fit is None or (pod.key in node.pod_usage and fit.fits(pod, node.pod_usage[pod.key])))
     ]
+    if evictor.is_exhausted():
+        return
     removable.sort(key=order_key(node.pod_usage, overloaded(found, row, prod=prod), pool.weights))
     for pod in removable:
         if not overloaded(found, row, prod=prod):

@@ -20,16 +20,10 @@ def low_node_load(context: CycleContext) -> Findings:
     result = balance(args, context.nodes, (before, prod_before), context.evictor, context.now_ns)
     if args.paused:
         return Findings()
-    changes = AnomaliesObserved(
-        of=context.of,
-        node=_changed(before, result.detectors),
-        prod=_changed(prod_before, result.prod_detectors),
-        forgotten=tuple(sorted(before.keys() - result.detectors.keys())),
-        prod_forgotten=tuple(sorted(prod_before.keys() - result.prod_detectors.keys())),
-    )
-    is_changed = changes.node or changes.prod or changes.forgotten or changes.prod_forgotten
+    now = AnomaliesObserved(of=context.of, node=_records(result.detectors), prod=_records(result.prod_detectors))
+    is_changed = (before, prod_before) != (result.detectors, result.prod_detectors)
     causes = tuple(cause for pool in result.pools for cause in _causes(pool))
-    return Findings(causes, _sources(result), (changes,) if is_changed else ())
+    return Findings(causes, _sources(result), (now,) if is_changed else ())
 
 
 def _causes(pool: PoolResult) -> list[Cause]:
@@ -64,8 +58,8 @@ def _sources(result: BalanceResult) -> tuple[str, ...]:
     )
 
 
-def _changed(before: Mapping[str, Detector], after: Mapping[str, Detector]) -> dict[str, DetectorRecord]:
-    return {name: _record(each) for name, each in sorted(after.items()) if before.get(name) != each}
+def _records(detectors: Mapping[str, Detector]) -> dict[str, DetectorRecord]:
+    return {name: _record(each) for name, each in sorted(detectors.items())}
 
 
 def _record(each: Detector) -> DetectorRecord:

@@ -33,7 +33,7 @@ def cost(pod: Pod, annotation: str) -> int:
     return number if -(2**31) <= number < 2**31 else 0
 
 
-def rank(pod: Pod) -> SortKey:
+def rank(pod: Pod) -> tuple[int, ...]:
     """Returns keys 1 to 6 of the order: classes, priority and costs."""
     return (
         _CLASSES[priority(pod)],
@@ -84,7 +84,10 @@ def order_key(
     def key(each: PodOnNode) -> SortKey:
         used = usage.get(each.key)
         score = (1, 0.0) if used is None else (0, -usage_score(used, excess, weights))
-        return (*rank(each.pod), *score, age_key(each.pod))
+        if each.rank is None:
+            each.rank = (*rank(each.pod), age_key(each.pod))
+        *first, age = each.rank
+        return (*first, *score, age)
 
     return key
 

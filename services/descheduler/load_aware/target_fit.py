@@ -1,4 +1,4 @@
-"""Which target node a pod would fit on, first come first served: the candidates of a source must each have one.
+"""The target node that a pod would fit on, first come first served: the candidates of a source must each have one.
 
 A pod that fits stays counted on its target for the rest of the cycle, also where it is not evicted: a quirk of upstream
 that keeps the targets from being overrun.
@@ -16,54 +16,82 @@ from services.descheduler.load_aware.classification import PODS, ClassifiedPool
 from services.descheduler.load_aware.measured_node import Amounts, MeasuredNode, PodOnNode
 from services.descheduler.load_aware.thresholds import Ints
 
-CHUNK = 128
-"""Targets that are compared at once."""
+ONE_BY_ONE, CHUNK = 4, 256
+"""Targets that are compared alone, which is enough for most pods; then so many at once."""
+
+FRONTS = 8
+"""Sizes of pods per class for which the first target that may fit is remembered."""
+
+Size = tuple[int, ...]
 
 
 class TargetFit:
-    """The targets of one phase, in order.
-
-    Attributes:
-        usage: int64[targets, resources], with the pods that were counted here.
-    """
+    """The targets of one phase, in order."""
 
     def __init__(self, pool: ClassifiedPool, rows: Sequence[int], *, prod: bool) -> None:
         self._nodes = [pool.nodes[row] for row in rows]
         self._names = pool.percents.resources
-        width = len(self._names)
-        self._limit: Ints = (pool.thresholds.prod_high if prod else pool.thresholds.high)[rows]
-        self.usage: Ints = (pool.prod_usage if prod else pool.usage)[rows, :width].copy()
+        limits = (pool.thresholds.prod_high if prod else pool.thresholds.high)[rows]
+        usage = (pool.prod_usage if prod else pool.usage)[rows, : len(self._names)]
+        self._room: Ints = limits - usage  # int64[targets, resources]: what may be added to the usage
         self._free: dict[str, Ints] = {}
-        self._admitted: dict[int, NDArray[np.bool_]] = {}
+        self._admitted: dict[bytes, NDArray[np.bool_]] = {}
+        self._fronts: dict[bytes, list[tuple[Size, int]]] = {}
 
     def fits(self, pod: PodOnNode, used: Amounts) -> bool:
         """Reports whether a pod with this usage fits on a target, and counts it there."""
-        added = np.array([1 if name == PODS else used.get(name, 0) for name in self._names], np.int64)
-        admitted = self._admits(pod)
-        requests = [(self._free_of(name), amount) for name, amount in pod.requests.items() if amount > 0]
-        for start in range(0, len(self._nodes), CHUNK):
-            part = slice(start, start + CHUNK)
-            found = admitted[part] & (self.usage[part] + added <= self._limit[part]).all(axis=1)
-            for free, amount in requests:
-                found &= free[part] >= amount
+        added = [1 if name == PODS else used.get(name, 0) for name in self._names]
+        requests = {name: amount for name, amount in pod.requests.items() if amount > 0}
+        size = (*added, *(amount for _, amount in sorted(requests.items())))
+        # Targets only fill up within a phase: where a pod of no larger size did not fit, this one does not either.
+        fronts = self._fronts.setdefault(pod.constraints + b"|" + ",".join(sorted(requests)).encode(), [])
+        start = max((row for known, row in fronts if all(map(int.__le__, known, size))), default=0)
+        row = self._first(start, self._admits(pod), added, requests)
+        fronts.append((size, row))
+        if len(fronts) > FRONTS:
+            del fronts[0]
+        if row == len(self._nodes):
+            return False
+        self._room[row] -= added
+        return True
+
+    def _first(self, start: int, admitted: NDArray[np.bool_], added: Sequence[int], requests: Amounts) -> int:
+        """Returns the first target from `start` that a pod fits on; the number of targets for none."""
+        free = [(self._free_of(name), amount) for name, amount in requests.items()]
+        end = min(start + ONE_BY_ONE, len(self._nodes))
+        for row in range(start, end):
+            room = self._room[row].tolist()
+            if (
+                admitted[row]
+                and all(map(int.__le__, added, room))
+                and all(each[row] >= amount for each, amount in free)
+            ):
+                return row
+        sizes = np.array(added, np.int64)
+        for first in range(end, len(self._nodes), CHUNK):
+            part = slice(first, first + CHUNK)
+            found = admitted[part] & (self._room[part] >= sizes).all(axis=1)
+            for each, amount in free:
+                found &= each[part] >= amount
             if found.any():
-                self.usage[start + int(found.argmax())] += added
-                return True
-        return False
+                return first + int(found.argmax())
+        return len(self._nodes)
 
     def _admits(self, pod: PodOnNode) -> NDArray[np.bool_]:
-        """Returns bool[targets]; pods of one workload share their spec, and with it the answer."""
-        key = id(pod.pod.spec)
-        if key not in self._admitted:
-            self._admitted[key] = np.array([admits(each.node, pod.pod) for each in self._nodes], np.bool_)
-        return self._admitted[key]
+        """Returns bool[targets], by labels and taints."""
+        found = self._admitted.get(pod.constraints)
+        if found is None:
+            found = np.array([admits(each.node, pod.pod) for each in self._nodes], np.bool_)
+            self._admitted[pod.constraints] = found
+        return found
 
     def _free_of(self, resource: str) -> Ints:
-        if resource not in self._free:
-            self._free[resource] = np.array([free_amount(each, resource) for each in self._nodes], np.int64)
-        return self._free[resource]
+        found = self._free.get(resource)
+        if found is None:
+            found = self._free[resource] = np.array([free_amount(each, resource) for each in self._nodes], np.int64)
+        return found
 
 
 def free_amount(node: MeasuredNode, resource: str) -> int:
     """Returns what the pods of a node leave unrequested of a resource; negative where they request more."""
-    return node.allocatable.get(resource, 0) - sum(each.requests.get(resource, 0) for each in node.pods)
+    return node.allocatable.get(resource, 0) - node.requested.get(resource, 0)

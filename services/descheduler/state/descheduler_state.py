@@ -11,8 +11,9 @@ import msgspec
 from services.descheduler.configuration.configuration import Configuration
 from services.descheduler.configuration.read_configuration import read_configuration
 from services.descheduler.service_manifest import CONFIG_MAP
-from services.descheduler.state.detector_records import NO_RECORDS, DetectorRecords
+from services.descheduler.state.detector_records import DetectorRecords
 from services.descheduler.state.eviction_cases import EvictionCases, JobPhase, OpenedCase
+from services.descheduler.state.measured_nodes import MeasuredNodes
 from services.descheduler.state.observed_cluster import ObservedCluster, StoredCluster
 from shared.domain.own_desired_states import DesiredFields, OwnDesiredStates, object_key
 from shared.events import Event, RecordedEvent
@@ -64,7 +65,7 @@ class DeschedulerState(OwnDesiredStates):
     """A fold over `cluster`, `metrics-*` and the descheduler's own `descheduling`.
 
     Attributes:
-        cluster: nodes, pods and reports.
+        cluster: nodes, pods and reports. measured: a cache of these, in the form that plugins read; not stored.
         listed: the gateway has listed the whole cluster once.
         config_map: text of CONFIG_MAP; None while it does not exist. config_map_uid: its uid.
         config_source, config_text, config_digest: of the configuration in force; empty before the first.
@@ -82,6 +83,7 @@ class DeschedulerState(OwnDesiredStates):
         super().__init__()
         self.positions: dict[str, int] = {}
         self.cluster = ObservedCluster()
+        self.measured = MeasuredNodes()
         self.listed = False
         self.config_map: str | None = None
         self.config_map_uid = ""
@@ -136,16 +138,10 @@ class DeschedulerState(OwnDesiredStates):
                 self.config_seq, self.refused_digest, self.config_settings = record.seq, "", settings
             case DeschedulingCycled(cycle=cycle):
                 self.cycle, self.cycled_config_seq = cycle, self.config_seq
-            case AnomaliesObserved() as event:
-                self._anomalies_observed(event)
+            case AnomaliesObserved(of=of, node=node, prod=prod):
+                self.detectors[of] = DetectorRecords(node, prod)
             case ConfigRejected(digest=digest):
                 self.refused_digest = digest
-
-    def _anomalies_observed(self, event: AnomaliesObserved) -> None:
-        known = self.detectors.get(event.of, NO_RECORDS)
-        node = {name: each for name, each in {**known.node, **event.node}.items() if name not in event.forgotten}
-        prod = {name: each for name, each in {**known.prod, **event.prod}.items() if name not in event.prod_forgotten}
-        self.detectors[event.of] = DetectorRecords(node, prod)
 
     def encode(self) -> bytes:
         """Canonical: see `shared.fold.State`."""

@@ -1,10 +1,21 @@
-"""The observed cluster in the form that the balance plugins read: nodes with their pods and their measured usage."""
+"""The observed cluster in the form that the balance plugins read: nodes with their pods and their measured usage.
+
+A node is made anew only when something about it has changed.
+"""
 
 from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from services.descheduler.load_aware.measured_node import Amounts, MeasuredNode, PodOnNode
+from services.descheduler.load_aware.measured_node import (
+    NO_AMOUNTS,
+    Amounts,
+    MeasuredNode,
+    PodOnNode,
+    PodsOfNode,
+    measured,
+    pods_of_node,
+)
 from services.descheduler.state.load_report import Used
 from services.descheduler.state.observed_cluster import ObservedCluster
 from shared.domain.pod_requests import pod_requests
@@ -19,6 +30,43 @@ RAW_ALLOCATABLE = "node.koordinator.sh/raw-allocatable"
 """Annotation with the allocatable amounts of a node before they were amplified."""
 
 _ENDED = ("Succeeded", "Failed")
+_ENCODER = msgspec.json.Encoder(order="sorted")
+
+
+class MeasuredNodes:
+    """The nodes of an observed cluster, kept from cycle to cycle."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, tuple[int, MeasuredNode]] = {}
+        self._pods: dict[str, tuple[int, PodsOfNode]] = {}
+
+    def of(self, cluster: ObservedCluster, names: Iterable[str]) -> list[MeasuredNode]:
+        """Returns nodes with the reports in force, sorted by name."""
+        return [self._node(cluster, name) for name in sorted(names)]
+
+    def _node(self, cluster: ObservedCluster, name: str) -> MeasuredNode:
+        version = cluster.versions.get(name, 0)
+        known = self._nodes.get(name)
+        if known is not None and known[0] == version:
+            return known[1]
+        node, report, there = cluster.nodes[name], cluster.report(name), self._pods_on(cluster, name)
+        both = capacity_of(node), allocatable_of(node)
+        if report is None:
+            found = measured(node, both, there, NO_AMOUNTS, {}, None)
+        else:
+            usage = {key: used_amounts(each) for key, each in report.pods.items()}
+            found = measured(node, both, there, used_amounts(report.system), usage, report.at_ns or None)
+        self._nodes[name] = version, found
+        return found
+
+    def _pods_on(self, cluster: ObservedCluster, name: str) -> PodsOfNode:
+        version = cluster.pod_versions.get(name, 0)
+        known = self._pods.get(name)
+        if known is None or known[0] != version:
+            before = {id(each.pod): each for each in known[1].pods} if known else {}
+            pods = (before.get(id(pod)) or pod_on_node(pod) for pod in cluster.pods_on(name))
+            known = self._pods[name] = version, pods_of_node(pods)
+        return known[1]
 
 
 def pod_on_node(pod: Pod) -> PodOnNode:
@@ -27,24 +75,28 @@ def pod_on_node(pod: Pod) -> PodOnNode:
         requests = {name: amount(name, size) for name, size in pod_requests(pod).items()}
     except BadQuantity:
         requests = {}
-    return PodOnNode(pod, pod.metadata.key, priority(pod) is Priority.PROD, requests)
+    spec = pod.spec
+    affinity = spec.affinity and spec.affinity.node_affinity
+    constraints = b""
+    if spec.node_selector or affinity or spec.tolerations:
+        constraints = _ENCODER.encode((spec.node_selector, affinity, spec.tolerations))
+    return PodOnNode(pod, pod.metadata.key, priority(pod) is Priority.PROD, requests, constraints)
 
 
 def measured_node(node: Node, pods: Iterable[Pod], metric: NodeMetric | None) -> MeasuredNode:
-    """Returns a node with the report of a NodeMetric object."""
+    """Returns a node with the report of a NodeMetric object; of its pods those that have not ended."""
     status = metric.status if metric else None
     part = status.node_metric if status else None
-    live = [pod_on_node(pod) for pod in pods if pod.status.phase not in _ENDED]
+    there = pods_of_node(pod_on_node(pod) for pod in pods if pod.status.phase not in _ENDED)
+    both = capacity_of(node), allocatable_of(node)
     if status is None or part is None:
-        return MeasuredNode(node, capacity_of(node), allocatable_of(node), live, {}, {}, None)
+        return measured(node, both, there, NO_AMOUNTS, {}, None)
     usage = {f"{each.namespace}/{each.name}": _resources(each.pod_usage) for each in status.pods_metric}
     try:
         at_ns = instant_ns(status.update_time) if status.update_time else None
     except BadTime:
         at_ns = None
-    return MeasuredNode(
-        node, capacity_of(node), allocatable_of(node), live, _resources(part.system_usage), usage, at_ns
-    )
+    return measured(node, both, there, _resources(part.system_usage), usage, at_ns)
 
 
 def capacity_of(node: Node) -> Amounts:
@@ -64,7 +116,7 @@ def allocatable_of(node: Node) -> Amounts:
 
 
 def _resources(given: ResourceMap | None) -> Amounts:
-    return _amounts(given.resources or {}) if given else {}
+    return _amounts(given.resources or {}) if given else NO_AMOUNTS
 
 
 def _amounts(texts: Mapping[str, str]) -> Amounts:
@@ -79,20 +131,6 @@ def _amounts(texts: Mapping[str, str]) -> Amounts:
 
 def used_amounts(used: Used) -> Amounts:
     """Returns a used amount by resource."""
+    if used.cpu is not None and used.memory is not None:
+        return {"cpu": used.cpu, "memory": used.memory}
     return {name: size for name, size in (("cpu", used.cpu), ("memory", used.memory)) if size is not None}
-
-
-def measured_nodes(cluster: ObservedCluster, names: Iterable[str]) -> list[MeasuredNode]:
-    """Returns nodes of the observed cluster with the reports in force, sorted by name."""
-    found = []
-    for name in sorted(names):
-        node, report = cluster.nodes[name], cluster.report(name)
-        live = [pod_on_node(pod) for pod in cluster.pods_on(name)]
-        capacity, allocatable = capacity_of(node), allocatable_of(node)
-        if report is None:
-            found.append(MeasuredNode(node, capacity, allocatable, live, {}, {}, None))
-            continue
-        usage = {key: used_amounts(each) for key, each in report.pods.items()}
-        at_ns = report.at_ns or None
-        found.append(MeasuredNode(node, capacity, allocatable, live, used_amounts(report.system), usage, at_ns))
-    return found

@@ -33,9 +33,13 @@ class ObservedCluster:
         node_metrics: node -> the report in its NodeMetric object.
         reports: node -> its newest report of `metrics-*`.
         newest_report_ns: node -> the newest instant it ever reported; also after its reports have expired.
+        versions: node -> number of changes of the node, its pods or its reports; pod_versions: of its pods alone. They
+            tell caches what has changed, and are not stored.
     """
 
     def __init__(self) -> None:
+        self.versions: dict[str, int] = {}
+        self.pod_versions: dict[str, int] = {}
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, Pod] = {}
         self.node_metrics: dict[str, LoadReport] = {}
@@ -53,12 +57,16 @@ class ObservedCluster:
                 self._remove_pod(uid)
             case NodeObserved(node=name, object=node):
                 self.nodes[name] = replace(node, status=replace(node.status, images=()))
+                self._mark(name)
             case NodeDeleted(node=name):
                 self.nodes.pop(name, None)
+                self._mark(name)
             case NodeMetricObserved(node=name, object=metric):
                 self.node_metrics[name] = report_of_node_metric(metric.status, record.at_ns)
+                self._mark(name)
             case NodeMetricDeleted(node=name):
                 self.node_metrics.pop(name, None)
+                self._mark(name)
 
     def apply_report(self, event: Event) -> None:
         """Folds one event of `metrics-*`."""
@@ -67,9 +75,11 @@ class ObservedCluster:
                 if at_ns >= self.newest_report_ns.get(node, 0):
                     self.reports[node] = report_of_event(event)
                     self.newest_report_ns[node] = at_ns
+                    self._mark(node)
             case NodeReportsExpired(node=node, at_ns=at_ns):
                 if node in self.reports and self.reports[node].at_ns <= at_ns:
                     del self.reports[node]
+                    self._mark(node)
 
     def report(self, node: str) -> LoadReport | None:
         """Returns the report in force of a node: the newest believable one by the instant that it is about, or None."""
@@ -126,6 +136,7 @@ class ObservedCluster:
         self.pods[uid] = replace(pod, spec=spec)
         if node := spec.node_name:
             self._by_node.setdefault(node, {})[uid] = None
+            self._mark_pods(node)
         if len(self._specs) > 2 * len(self.pods) + SPARE_SPECS:
             self._specs = {_ENCODER.encode(each.spec): each.spec for each in self.pods.values()}
 
@@ -135,6 +146,14 @@ class ObservedCluster:
             del self._by_node[node][uid]
             if not self._by_node[node]:
                 del self._by_node[node]
+            self._mark_pods(node)
+
+    def _mark(self, node: str) -> None:
+        self.versions[node] = self.versions.get(node, 0) + 1
+
+    def _mark_pods(self, node: str) -> None:
+        self.pod_versions[node] = self.pod_versions.get(node, 0) + 1
+        self._mark(node)
 
 
 class StoredCluster(msgspec.Struct):

@@ -6,7 +6,7 @@ from typing import Any
 from services.descheduler.load_aware.anomaly_detector import Detector
 from services.descheduler.load_aware.arguments import LowNodeLoadArgs, read_args
 from services.descheduler.load_aware.balance import BalanceResult, balance
-from services.descheduler.load_aware.measured_node import MeasuredNode, PodOnNode
+from services.descheduler.load_aware.measured_node import MeasuredNode, PodOnNode, measured, pods_of_node
 from services.descheduler.state.measured_nodes import pod_on_node
 from shared.kube.instants import SECOND
 from shared.kube.meta import Metadata
@@ -50,7 +50,7 @@ def node(
     usage = {each.key: {"cpu": used_cpu, "memory": used_memory} for each, used_cpu, used_memory in pods}
     on_node = [each for each, _, _ in pods]
     known = Node(metadata=Metadata(name=name), spec=NodeSpec(unschedulable=unschedulable))
-    return MeasuredNode(known, capacity, capacity, on_node, system, usage, NOW_NS - age_s * SECOND)
+    return measured(known, (capacity, capacity), pods_of_node(on_node), system, usage, NOW_NS - age_s * SECOND)
 
 
 class Accepts:
@@ -67,6 +67,10 @@ class Accepts:
     def filter(self, _: PodOnNode) -> bool:
         """Lets every pod move."""
         return True
+
+    def is_exhausted(self) -> bool:
+        """There is no limit."""
+        return False
 
     def evict(self, pod: PodOnNode, _: str, reason: str) -> bool:
         """Notes the pod."""

@@ -123,6 +123,10 @@ class _Evictor:
         """Rejects the pods that are listed."""
         return pod.key not in self._filtered
 
+    def is_exhausted(self) -> bool:
+        """There is no limit."""
+        return False
+
     def evict(self, pod: PodOnNode, node: str, reason: str) -> bool:
         """Refuses the pods that are listed, and those that the filter rejects."""
         accepted = pod.key not in self._refused
