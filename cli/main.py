@@ -19,6 +19,7 @@ COMMANDS: Mapping[str, Entry] = {
     "bench": Entry("cli.bench.command", "bench", "Measure the log and the path of a pod through the system."),
     "cluster": Entry("cli.commands.cluster", "cluster", "Show and confirm lists that the gateway does not believe."),
     "completion": Entry("cli.commands.completion", "completion", "Print the script that completes koord in a shell."),
+    "config": Entry("cli.config.command", "config", "Check configuration files before they are applied."),
     "context": Entry("cli.system_contexts.command", "context", "Name systems, and choose the one that commands mean."),
     "credentials": Entry(
         "cli.credentials.command",

@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from cli.scheduling.answer_from_log import answer
+from cli.scheduling.why_eviction_case import ExplainedCase, case_lines, explain_case
 from cli.terminal.durations import instant_of
 from cli.terminal.object_name import namespaced_name
 from cli.terminal.options import folder_option, output_option
@@ -34,6 +35,7 @@ REQUESTERS = {
     "scheduling": "the scheduler",
     "quota": "the quota ledger",
     "slo": "the SLO controller",
+    "descheduling": "the descheduler",
     "cluster": "the gateway",
 }
 """Context of a request -> who writes it; agents' are `nodes-*`."""
@@ -99,9 +101,17 @@ _TEXTS: Mapping[type[Event], Callable[[RecordedEvent, Any], tuple[str, str]]] = 
 def eviction(*, name: str, output: Format, folder: Path) -> None:
     """Explain who requested the eviction of a pod, why, and what became of it.
 
-    Also which budget, or whose hold, it waits for.
+    Also which budget, or whose hold, it waits for. NAME may be a case of the descheduler (koord get evictions): its
+    cause, its victims with their destinations, the pods that stay, and the benefit measured afterwards.
     """
-    answer(folder, output, lambda log: explain_eviction(log, name), _lines)
+
+    async def explain(log: LogReader) -> EvictionExplanation | ExplainedCase:
+        return await explain_case(log, name.partition("/")[2]) or await explain_eviction(log, name)
+
+    def lines(found: EvictionExplanation | ExplainedCase) -> Iterator[str]:
+        return case_lines(found) if isinstance(found, ExplainedCase) else _lines(found)
+
+    answer(folder, output, explain, lines)
 
 
 def _lines(found: EvictionExplanation) -> Iterator[str]:

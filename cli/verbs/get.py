@@ -11,6 +11,11 @@ KINDS = {
         "get",
         "Show the configuration in force of each context, and the rejected one with its reason.",
     ),
+    "evictions": Entry(
+        "cli.kinds.evictions",
+        "get",
+        "List the descheduler's eviction cases: what is wrong, how many pods leave, and what came of it.",
+    ),
     "gangs": Entry(
         "cli.kinds.gangs", "get", "List gangs: the pods of each, bound, placed and pending, against its minimum."
     ),

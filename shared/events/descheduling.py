@@ -113,7 +113,7 @@ class EvictionCaseOpened(Event, frozen=True, tag="koord.descheduling.EvictionCas
         passed_over: some of those that do not; passed_over_count: their number.
         expected: the predicted gain.
         budget: the limit of the configuration -> what is left of it after this case.
-        asked: the positions that the scheduler's answer rests on.
+        scheduler_seen: the positions that the scheduler's answer rests on.
         dry_run: nothing is created.
     """
 
@@ -129,7 +129,7 @@ class EvictionCaseOpened(Event, frozen=True, tag="koord.descheduling.EvictionCas
     passed_over_count: int = 0
     expected: tuple[Expected, ...] = ()
     budget: dict[str, int] = msgspec.field(default_factory=dict)
-    asked: dict[str, int] = msgspec.field(default_factory=dict)
+    scheduler_seen: dict[str, int] = msgspec.field(default_factory=dict)
     dry_run: bool = False
 
 

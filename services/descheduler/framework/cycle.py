@@ -1,6 +1,6 @@
 """One cycle: the plugins of all profiles choose pods, each pod gets a destination, and what is left becomes cases.
 
-The cycle has two halves, since the scheduler is asked between them: `plan_cycle` chooses, `decide_cycle` records. Both
+The cycle has two halves, since the scheduler responds between them: `plan_cycle` chooses, `decide_cycle` records. Both
 are pure: State, configuration, settings, the scheduler's answer and `now` in, events out.
 
 Source: spec/descheduler.md 1.3 to 1.6.
@@ -242,7 +242,7 @@ def _opened(
         passed_over_count=case.passed_over_count + len(passed_over) - len(case.passed_over),
         expected=expected_gain(case.findings.causes, victims),
         budget=plan.limits.left(),
-        asked=answer.seen,
+        scheduler_seen=answer.seen,
         dry_run=case.dry_run,
     )
 

@@ -63,7 +63,7 @@ class CycleEvictor:
         self.passed_over_count = 0
 
     def filter(self, pod: PodOnNode) -> bool:
-        """Reports whether all filters let a pod move; it is asked of each once."""
+        """Reports whether all filters let a pod move; each pod is checked once."""
         return not self.refusal(pod)
 
     def refusal(self, pod: PodOnNode) -> str:

@@ -99,7 +99,7 @@ class EvictionCases:
 
     @property
     def left(self) -> dict[str, list[LeftNode]]:
-        """What has left which node: by uid and by name of the pod, by uid of its controller, and by uid of the pod that
+        """The nodes that pods have left: by uid and by name of the pod, by uid of its controller, and by uid of the pod that
         replaced it. Dry runs do not count, nor do pods that stayed.
         """
         found: dict[str, list[LeftNode]] = {}

@@ -28,7 +28,7 @@ def report(cluster: SmallCluster) -> None:
     cluster.report("middle", {"rest": 5_000})
 
 
-def test_a_victim_has_a_destination_and_a_job_and_the_case_says_what_it_expects() -> None:
+def test_a_victim_has_a_destination_and_a_job_and_the_case_records_the_expected_gain() -> None:
     cluster = hot_cluster()
     case = cluster.cycle()
     assert case is not None

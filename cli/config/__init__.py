@@ -1,0 +1,1 @@
+"""`koord config`: configuration files, before they are applied."""

@@ -1,0 +1,141 @@
+"""Checks a configuration file as the service that reads it would: the same readers, without a system."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from shared.domain.all_faults import Fault
+from shared.errors import KoordError
+from shared.yaml_fault import yaml_fault
+
+FAULT, NOTE = "fault", "note"
+CONFIG_MAP_VERSION = "v1"
+SCHEDULER, DESCHEDULER, SLO = "koord-scheduler-config", "koord-descheduler-config", "slo-controller-config"
+KINDS = {"KubeSchedulerConfiguration": SCHEDULER, "DeschedulerConfiguration": DESCHEDULER}
+"""Kind of a document -> the ConfigMap that holds it in a cluster."""
+
+
+class BadConfigFile(KoordError):
+    """A file that holds no configuration."""
+
+
+class CheckedLine(msgspec.Struct, frozen=True):
+    """A finding.
+
+    Attributes:
+        severity: `fault`: the file would be rejected. `note`: a part of it has no effect.
+        what: the document, as `ConfigMap koord-descheduler-config`.
+        line: in the file; 0 where only the path is known.
+        path: place in the document; empty for all of it.
+    """
+
+    severity: str
+    what: str
+    line: int
+    path: str
+    reason: str
+
+
+def check_file(path: Path) -> list[CheckedLine]:
+    """Returns the findings about all documents of a file, in their order.
+
+    Raises:
+        BadConfigFile: it cannot be read, is no YAML, or has no configuration.
+    """
+    try:
+        text = path.read_text()
+        nodes = [each for each in yaml.compose_all(text, yaml.SafeLoader) if each is not None]
+        documents = [each for each in yaml.safe_load_all(text) if each is not None]
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadConfigFile(f"{path} cannot be read: {error}") from error
+    except yaml.YAMLError as error:
+        raise BadConfigFile(f"{path}: not YAML: {yaml_fault(error)}") from error
+    found: list[CheckedLine] = []
+    known = 0
+    for node, document in zip(nodes, documents, strict=True):
+        if not isinstance(document, dict):
+            continue
+        kind = document.get("kind")
+        if kind == "ConfigMap":
+            checked = _config_map(node, document)
+            known += checked is not None
+            found += checked or []
+        elif kind in KINDS:
+            known += 1
+            found += _document(str(kind), KINDS[str(kind)], yaml.safe_dump(document))
+    if not known:
+        kinds = ", ".join((*KINDS, "ConfigMap slo-controller-config"))
+        raise BadConfigFile(f"{path} has no configuration that a service reads; there are {kinds}")
+    return found
+
+
+def _config_map(node: Any, document: Mapping[str, Any]) -> list[CheckedLine] | None:
+    """Returns the findings about a ConfigMap; None for one that holds no configuration of ours.
+
+    The outer object is checked apart from its content, so that a guide that no API server takes is checked all the same.
+    """
+    metadata = document.get("metadata")
+    name = str(metadata.get("name", "")) if isinstance(metadata, dict) else ""
+    data, what = document.get("data") or {}, f"ConfigMap {name}"
+    if not isinstance(data, dict):
+        return [CheckedLine(FAULT, what, _line(node, "data"), "data", "no object; give key: text")]
+    texts = {str(key): str(value) for key, value in data.items()}
+    inner = _slo(what, texts) if name == SLO else _only(name, what, texts)
+    if inner is None or document.get("apiVersion") == CONFIG_MAP_VERSION:
+        return inner
+    reason = f"{document.get('apiVersion')!r} is not a ConfigMap's, so no API server takes it; write apiVersion: v1"
+    return [CheckedLine(FAULT, what, _line(node, "apiVersion"), "apiVersion", reason), *inner]
+
+
+def _only(name: str, what: str, texts: Mapping[str, str]) -> list[CheckedLine] | None:
+    """Checks the document of a ConfigMap, by its name or by the kind inside; None where it is of no service."""
+    text = texts.get(name) if name in texts or len(texts) != 1 else next(iter(texts.values()))
+    if text is None:
+        return None
+    try:
+        kind = (yaml.safe_load(text) or {}).get("kind", "")
+    except (yaml.YAMLError, AttributeError):
+        kind = ""
+    config = KINDS.get(kind) or (name if name in KINDS.values() else "")
+    return _document(what, config, text) if config else None
+
+
+def _document(what: str, config: str, text: str) -> list[CheckedLine]:
+    faults_of, notes_of = _readers(config)
+    if faults := faults_of(text):
+        return [CheckedLine(FAULT, what, 0, fault.path, fault.reason) for fault in faults]
+    return [CheckedLine(NOTE, what, 0, "", note) for note in notes_of(text)]
+
+
+def _readers(config: str) -> tuple[Callable[[str], list[Fault]], Callable[[str], tuple[str, ...]]]:
+    """Returns what finds the faults of a configuration, and the parts without effect; imports one service alone."""
+    if config == DESCHEDULER:
+        from services.descheduler.configuration.read_configuration import faults_of, read_configuration
+
+        return faults_of, lambda text: read_configuration(text).notes
+    from services.scheduler.framework.config.checked_document import read_document
+    from services.scheduler.framework.config.profiles import faults_of as scheduler_faults
+    from services.scheduler.plugins.registry import REGISTRY
+
+    return lambda text: scheduler_faults(text, REGISTRY), lambda text: read_document(text, REGISTRY).notes
+
+
+def _slo(what: str, texts: Mapping[str, str]) -> list[CheckedLine]:
+    from services.slo_controller.config.slo_configmap import read
+    from services.slo_controller.config.unknown_fields import unknown_documents, unknown_parts
+
+    parsed = read(texts, {})
+    applied = msgspec.json.encode(parsed.texts).decode()
+    return [
+        *(CheckedLine(FAULT, what, 0, each.place, each.fault) for each in parsed.problems),
+        *(CheckedLine(NOTE, what, 0, "", each) for each in (*unknown_documents(texts), *unknown_parts(applied))),
+    ]
+
+
+def _line(node: Any, field: str) -> int:
+    """Returns the line of a field of a document; 0 where it is absent."""
+    pairs = node.value if isinstance(node, yaml.MappingNode) else ()
+    return next((key.start_mark.line + 1 for key, _ in pairs if key.value == field), 0)

@@ -1,0 +1,138 @@
+"""`koord why eviction CASE`: a case of the descheduler: trigger, victims, alternatives, destinations, and the benefit."""
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+
+import msgspec
+
+from cli.kinds.evictions import CONTEXT, gains
+from cli.terminal.durations import instant_of
+from shared.events import RecordedEvent
+from shared.events.cluster import EvictionFailed, EvictionPaused, EvictionRejected, ObjectObserved, PodEvicted
+from shared.events.descheduling import EvictionCaseClosed, EvictionCaseOpened, Victim
+from shared.kube.resource_names import MIGRATION_JOBS
+from shared.log.codec import Codec
+from shared.log.reader import LogReader, recorded
+
+
+class ExplainedVictim(msgspec.Struct, frozen=True):
+    """A pod that leaves its node.
+
+    Attributes:
+        state: of its move: `moved`, `stayed`, or the phase of its job.
+        why: what holds it up, or why it stayed; empty for neither.
+    """
+
+    pod: str
+    node: str
+    destination: str
+    reason: str
+    job: str
+    state: str
+    why: str
+
+
+class ExplainedCase(msgspec.Struct, frozen=True):
+    """A case.
+
+    Attributes:
+        causes: what is wrong, measured.
+        passed_over: pods that stay, each with the reason.
+        gain: expected, and measured afterwards.
+    """
+
+    case: str
+    at: str
+    plugin: str
+    profile: str
+    state: str
+    causes: tuple[str, ...]
+    victims: tuple[ExplainedVictim, ...]
+    passed_over: tuple[str, ...]
+    passed_over_count: int
+    gain: tuple[str, ...]
+    budget: dict[str, int]
+
+
+async def explain_case(log: LogReader, name: str) -> ExplainedCase | None:
+    """Explains a case; None where there is none of this id."""
+    if CONTEXT not in await log.contexts():
+        return None
+    codec = Codec([EvictionCaseOpened, EvictionCaseClosed])
+    records = [each async for each in _records(log, codec, CONTEXT, name)]
+    opened = next((each for each in records if isinstance(each.event, EvictionCaseOpened)), None)
+    if opened is None:
+        return None
+    assert isinstance(opened.event, EvictionCaseOpened)
+    ends = [each.event for each in records if isinstance(each.event, EvictionCaseClosed)]
+    closed = ends[-1] if ends else None
+    victims = [await _victim(log, victim, closed) for victim in opened.event.victims]
+    return explained(opened, closed, victims)
+
+
+def explained(
+    opened: RecordedEvent, closed: EvictionCaseClosed | None, victims: Sequence[ExplainedVictim]
+) -> ExplainedCase:
+    """Returns the explanation of a case."""
+    case = opened.event
+    assert isinstance(case, EvictionCaseOpened)
+    return ExplainedCase(
+        case=case.case,
+        at=instant_of(opened.at_ns),
+        plugin=case.plugin,
+        profile=case.profile,
+        state="dry run" if case.dry_run else closed.outcome if closed else "open",
+        causes=tuple(
+            f"{each.node}: {each.scope} {each.resource} is {each.measured} of {each.capacity}, above {each.limit}"
+            for each in case.causes
+        ),
+        victims=tuple(victims),
+        passed_over=tuple(f"{each.pod} on {each.node}: {each.why}" for each in case.passed_over),
+        passed_over_count=case.passed_over_count,
+        gain=gains(case, closed),
+        budget=case.budget,
+    )
+
+
+def case_lines(found: ExplainedCase) -> Iterator[str]:
+    """Yields the lines of an explanation."""
+    yield f"{found.case}: {found.plugin} of profile {found.profile}, {found.at}, {found.state}"
+    for cause in found.causes:
+        yield f"  cause     {cause}"
+    for each in found.victims:
+        state = f"{each.state}: {each.why}" if each.why else each.state
+        yield f"  victim    {each.pod} leaves {each.node} for {each.destination or 'no known node'} ({state})"
+    for line in found.gain:
+        yield f"  gain      {line}"
+    for name, left in found.budget.items():
+        yield f"  budget    {name}: {left} left"
+    for line in found.passed_over:
+        yield f"  stays     {line}"
+    if found.passed_over_count > len(found.passed_over):
+        yield f"  stays     {found.passed_over_count - len(found.passed_over)} more pods"
+
+
+async def _victim(log: LogReader, victim: Victim, closed: EvictionCaseClosed | None) -> ExplainedVictim:
+    """Returns a victim as it is now: by the end of its case, else by its job and by the outcome of its eviction."""
+    state, why = "waiting", ""
+    end = next((each for each in closed.victims if each.pod == victim.pod), None) if closed else None
+    if end is not None:
+        state, why = end.outcome, end.why
+    elif victim.job:
+        async for record in _records(log, Codec([ObjectObserved]), "cluster", victim.job):
+            event = record.event
+            if isinstance(event, ObjectObserved) and event.resource == MIGRATION_JOBS:
+                status = event.object.get("status") or {}
+                state, why = str(status.get("phase") or "waiting"), str(status.get("message") or "")
+        kinds = Codec([EvictionPaused, EvictionRejected, EvictionFailed, PodEvicted])
+        async for record in _records(log, kinds, "cluster", victim.pod):
+            event = record.event
+            if isinstance(event, EvictionPaused | EvictionRejected | EvictionFailed):
+                why = event.reason
+    return ExplainedVictim(victim.pod, victim.node, victim.destination, victim.reason, victim.job, state, why)
+
+
+async def _records(log: LogReader, codec: Codec, context: str, key: str) -> AsyncIterator[RecordedEvent]:
+    async for row in log.rows(context=context, key=key):
+        event = codec.one(row.type, row.data)
+        if event is not None:
+            yield recorded(row, event)

@@ -1,0 +1,81 @@
+"""`koord config check`: the readers of the services, without a system."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from cli.main import koord
+
+DESCHEDULER = """\
+apiVersion: descheduler/v1alpha2
+kind: DeschedulerConfiguration
+profiles:
+  - plugins: {balance: {enabled: [{name: LowNodeLoad}]}}
+    pluginConfig: [{name: LowNodeLoad, args: {lowThresholds: {cpu: 20}, highThresholds: {cpu: %s}}}]
+"""
+
+
+def config_map(version: str, name: str, text: str) -> str:
+    lines = "".join(f"    {line}\n" for line in text.splitlines())
+    return f"apiVersion: {version}\nkind: ConfigMap\nmetadata: {{name: {name}}}\ndata:\n  {name}: |\n{lines}"
+
+
+def checked(path: Path, text: str) -> tuple[int, str]:
+    file = path / "config.yaml"
+    file.write_text(text)
+    done = CliRunner().invoke(koord, ["config", "check", str(file)])
+    return done.exit_code, done.output.replace(str(file), "FILE")
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "expected"),
+    [
+        (DESCHEDULER % 50, 0, "FILE: accepted\n"),
+        (config_map("v1", "koord-descheduler-config", DESCHEDULER % 50), 0, "FILE: accepted\n"),
+        (
+            DESCHEDULER % 10,
+            1,
+            "FILE: fault: DeschedulerConfiguration: profiles[0].pluginConfig[0].args.lowThresholds.cpu: 20 is above highThresholds.cpu, 10; give at most that\n",
+        ),
+        (
+            config_map("descheduler/v1alpha2", "koord-descheduler-config", DESCHEDULER % 50),
+            1,
+            "FILE:1: fault: ConfigMap koord-descheduler-config: 'descheduler/v1alpha2' is not a ConfigMap's, so no API server takes it; write apiVersion: v1\n",
+        ),
+        (
+            "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles: []\n",
+            1,
+            "FILE: fault: KubeSchedulerConfiguration: profiles: empty; give at least one profile\n",
+        ),
+    ],
+)
+def test_a_configuration_is_checked_as_its_service_would(text: str, code: int, expected: str, tmp_path: Path) -> None:
+    assert checked(tmp_path, text) == (code, expected)
+
+
+def test_a_document_of_the_slo_controller_is_checked_by_its_key(tmp_path: Path) -> None:
+    text = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: slo-controller-config}
+data:
+  colocation-config: '{"enable": true, "cpuReclaimThresholdPercent": -5}'
+"""
+    code, output = checked(tmp_path, text)
+    assert code == 1
+    assert "colocation-config" in output
+    assert "cpuReclaimThresholdPercent" in output
+
+
+def test_a_file_without_a_configuration_is_refused(tmp_path: Path) -> None:
+    code, output = checked(tmp_path, "apiVersion: v1\nkind: Pod\n")
+    assert code == 1
+    assert "FILE has no configuration that a service reads" in output
+
+
+def test_the_published_configmap_of_the_guide_is_named_with_its_line_and_its_content_is_checked(tmp_path: Path) -> None:
+    text = config_map("descheduler/v1alpha2", "koord-descheduler-config", DESCHEDULER % 10)
+    code, output = checked(tmp_path, text)
+    assert code == 1
+    assert [line.partition(": ")[0] for line in output.splitlines()] == ["FILE:1", "FILE"]
