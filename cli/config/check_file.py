@@ -75,7 +75,7 @@ def check_file(path: Path) -> list[CheckedLine]:
 def _config_map(node: Any, document: Mapping[str, Any]) -> list[CheckedLine] | None:
     """Returns the findings about a ConfigMap; None for one that holds no configuration of ours.
 
-    The outer object is checked apart from its content, so that a guide that no API server takes is checked all the same.
+    The outer object is checked apart from its content: a guide that no API server takes is checked all the same.
     """
     metadata = document.get("metadata")
     name = str(metadata.get("name", "")) if isinstance(metadata, dict) else ""
