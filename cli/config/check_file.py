@@ -47,8 +47,8 @@ def check_file(path: Path) -> list[CheckedLine]:
     """
     try:
         text = path.read_text()
-        nodes = [each for each in yaml.compose_all(text, yaml.SafeLoader) if each is not None]
-        documents = [each for each in yaml.safe_load_all(text) if each is not None]
+        nodes = list(yaml.compose_all(text, yaml.SafeLoader))
+        documents = list(yaml.safe_load_all(text))
     except (OSError, UnicodeDecodeError) as error:
         raise BadConfigFile(f"{path} cannot be read: {error}") from error
     except yaml.YAMLError as error:

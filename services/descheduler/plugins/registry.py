@@ -17,6 +17,10 @@ from services.descheduler.configuration.plugin_kinds import (
 )
 from services.descheduler.load_aware.arguments import read_args as low_node_load_args
 from services.descheduler.load_aware.plugin import low_node_load
+from services.descheduler.plugins.fragmentation_aware import fragmentation_aware
+from services.descheduler.plugins.fragmentation_aware import read_args as fragmentation_aware_args
+from services.descheduler.plugins.scale_down_bin_pack import read_args as scale_down_bin_pack_args
+from services.descheduler.plugins.scale_down_bin_pack import scale_down_bin_pack
 
 
 def as_given(args: Mapping[str, Any], _: str) -> Mapping[str, Any]:
@@ -27,8 +31,8 @@ def as_given(args: Mapping[str, Any], _: str) -> Mapping[str, Any]:
 REGISTRY: Registry = {
     "LowNodeLoad": PluginKind((BALANCE,), low_node_load_args, low_node_load),
     "CustomPriority": PluginKind((BALANCE,)),
-    "FragmentationAware": PluginKind((BALANCE,)),
-    "ScaleDownBinPack": PluginKind((BALANCE,)),
+    "FragmentationAware": PluginKind((BALANCE,), fragmentation_aware_args, fragmentation_aware),
+    "ScaleDownBinPack": PluginKind((BALANCE,), scale_down_bin_pack_args, scale_down_bin_pack),
     MIGRATION_CONTROLLER: PluginKind((EVICT, FILTER), as_given),
     "DefaultEvictor": PluginKind((EVICT, FILTER)),
     "HighNodeUtilization": PluginKind((BALANCE,)),

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from services.scheduler.cycle.cluster_cache_with_queue import CycleInputs
+from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.framework.nominations_and_victims_of_cycle import CyclePreemptions, least_first
