@@ -72,7 +72,7 @@ def selected_nodes(nodes: Iterable[MeasuredNode], selector: LabelSelector | None
     return [each for each in nodes if selector is None or meets(selector, each.node.metadata.labels or {})]
 
 
-def fits_elsewhere(pod: PodOnNode, source: str, nodes: Iterable[MeasuredNode]) -> bool:
+def fits_another_node(pod: PodOnNode, source: str, nodes: Iterable[MeasuredNode]) -> bool:
     """Reports whether another node admits a pod and has its requests free."""
     return any(each.name != source and admits(each.node, pod.pod) and has_free(each, pod.requests) for each in nodes)
 

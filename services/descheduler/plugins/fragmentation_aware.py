@@ -17,7 +17,7 @@ from services.descheduler.load_aware.measured_node import MeasuredNode, PodOnNod
 from services.descheduler.plugins.balance_by_requests import (
     PodChoice,
     check_selector,
-    fits_elsewhere,
+    fits_another_node,
     pod_choice,
     requested_shares,
     selected_nodes,
@@ -114,7 +114,7 @@ def _best(
             continue
         if not args.choice.allows(pod) or not context.evictor.filter(pod):
             continue
-        if not args.node_fit or fits_elsewhere(pod, node.name, nodes):
+        if not args.node_fit or fits_another_node(pod, node.name, nodes):
             best = pod, gain
     return best
 

@@ -1,7 +1,7 @@
 """ScaleDownBinPack: the order in which pods should go when their workloads shrink, so that nodes become empty.
 
-With `EvictDirectly` the first ones are evicted. `CalculateOnly` writes the order as an annotation upstream; this release
-does not write it, so that the plugin then does nothing.
+With `EvictDirectly` the first ones are evicted. `CalculateOnly` writes the order as an annotation upstream; this
+release does not write it, so that the plugin then does nothing.
 
 Source: spec/descheduler.md 1.9; worked example X21.
 """

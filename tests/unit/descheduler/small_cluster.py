@@ -154,4 +154,9 @@ class SmallCluster:
 
     def _append(self, context: str, event: Event) -> None:
         seq = self._seqs[context] = self._seqs.get(context, 0) + 1
-        self.state.apply(RecordedEvent(context, seq, event, self.now_ns))
+        record = RecordedEvent(context, seq, event, self.now_ns)
+        self.state.apply(record)
+        self.record(record)
+
+    def record(self, record: RecordedEvent) -> None:
+        """Is called with each record, once it is folded."""
