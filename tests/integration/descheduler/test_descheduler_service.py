@@ -1,0 +1,146 @@
+"""The descheduler as a process, with simulator and scheduler: a hot node becomes a case with a job."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from cli.embedded import EmbeddedNats
+from cli.kinds import evictions
+from cli.scheduling.why_eviction_case import explain_case
+from cli.simulate.simulator_client import SimulatedApi, SimulatorRefused
+from cli.supervisor.endpoints import Endpoints
+from cli.supervisor.supervisor import Spec, Supervisor
+from services.simulator.kubelet.usage_reports import LOAD, USES
+from shared.bus import Bus
+from shared.events.log import ConfigRejected
+from shared.log.database import Database
+from shared.log.reader import LogReader
+from tests.support.pods import written_pod
+from tests.support.waiting import until
+
+SIMULATOR = {
+    "KOORD_SIMULATOR_NODES": "3",
+    "KOORD_SIMULATOR_REPORT_INTERVAL_S": "2",
+    "KOORD_SIMULATOR_AVERAGE_S": "15",
+    "KOORD_SIMULATOR_HOT_PERCENT": "0",
+}
+CONFIG = """
+apiVersion: descheduler/v1alpha2
+kind: DeschedulerConfiguration
+deschedulingInterval: 1s
+profiles:
+  - plugins:
+      balance: {enabled: [{name: LowNodeLoad}]}
+    pluginConfig:
+      - name: LowNodeLoad
+        args:
+          lowThresholds: {cpu: 40, memory: 90}
+          highThresholds: {cpu: 70, memory: 95}
+          anomalyCondition: {consecutiveAbnormalities: 1, consecutiveNormalities: 1}
+      - name: MigrationController
+        args: {evictAllBarePods: true}
+"""
+CONFIG_MAP = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "koord-descheduler-config", "namespace": "koordinator-system"},
+}
+
+
+class Stage(NamedTuple):
+    """A running system."""
+
+    database: str
+    api: SimulatedApi
+
+    async def configure(self, text: str) -> None:
+        """Stores the ConfigMap."""
+        data = {"koord-descheduler-config": text}
+        try:
+            await self.api.create({**CONFIG_MAP, "data": data})
+        except SimulatorRefused:
+            await self.api.patch(CONFIG_MAP, {"data": data})
+
+    async def heat(self, node: str, percent: int) -> None:
+        """Sets the load of a node outside of pods."""
+        place = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}}
+        await self.api.patch(place, {"metadata": {"annotations": {LOAD: str(percent)}}})
+
+
+@asynccontextmanager
+async def stage(database: str, nats: EmbeddedNats, folder: Path) -> AsyncIterator[Stage]:
+    async with AsyncExitStack() as running:
+        bus = Bus(nats.url, name="test")
+        await bus.start()
+        running.push_async_callback(bus.close)
+        specs = [
+            Spec("simulator", "simulator", SIMULATOR),
+            Spec("scheduler", "scheduler", {}),
+            Spec("descheduler", "descheduler", {"KOORD_DESCHEDULER_DEBOUNCE_S": "1"}),
+        ]
+        env = {"KOORD_SNAPSHOT_INTERVAL_S": "1", "KOORD_REBUILD_INTERVAL_S": "1"}
+        supervisor = Supervisor(specs, Endpoints(database, nats.url), folder, env=env)
+        running.push_async_callback(supervisor.stop)
+        await supervisor.start()
+        await supervisor.wait_leading(240)
+        yield Stage(database, SimulatedApi(bus))
+
+
+async def test_a_hot_node_becomes_a_case_with_destinations_and_jobs(
+    database: str, nats: EmbeddedNats, tmp_path: Path
+) -> None:
+    async with stage(database, nats, tmp_path) as on:
+        for number in range(2):
+            pod = written_pod(
+                f"web-{number}", namespace="default", requests={"cpu": "4", "memory": "1Gi"},
+                annotations={USES: "100"}, schedulerName="koord-scheduler", nodeName="node-0000",
+            )  # fmt: skip
+            await on.api.create(pod)
+        await on.configure(CONFIG)
+        await on.heat("node-0000", 60)
+
+        async def cases() -> list[evictions.ListedCase]:
+            return [each for each in await evictions.read(database) if each.victims]
+
+        found = (await until(cases))[-1]
+        assert found.name.startswith("lownodeload-")
+        assert found.nodes == ("node-0000",)
+        opened = Database(database)
+        try:
+            log = LogReader(opened)
+            explained = await explain_case(log, found.name)
+        finally:
+            await opened.close()
+        assert explained is not None
+        assert {victim.destination for victim in explained.victims} <= {"node-0001", "node-0002"}
+        assert all("node is overutilized, node cpu usage" in victim.reason for victim in explained.victims)
+        place = {"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "PodMigrationJob"}
+        job = await until(lambda: _found(on.api, {**place, "metadata": {"name": explained.victims[0].job}}))
+        assert job["spec"]["podRef"]["name"].startswith("web-")
+
+
+async def _found(api: SimulatedApi, place: dict[str, object]) -> dict[str, dict[str, dict[str, str]]] | None:
+    try:
+        return dict(await api.get(place))
+    except SimulatorRefused:
+        return None
+
+
+async def test_a_bad_configuration_is_rejected_in_the_log(database: str, nats: EmbeddedNats, tmp_path: Path) -> None:
+    async with stage(database, nats, tmp_path) as on:
+        await on.configure(
+            "apiVersion: descheduler/v1alpha2\nkind: DeschedulerConfiguration\ndeschedulingInterval: soon\n"
+        )
+
+        async def paths() -> list[str]:
+            opened = Database(database)
+            try:
+                rows = [row async for row in LogReader(opened).rows(context="descheduling", kind="ConfigRejected")]
+            finally:
+                await opened.close()
+            return [msgspec.json.decode(row.data, type=ConfigRejected).path for row in rows]
+
+        assert await until(paths) == ["deschedulingInterval"]
