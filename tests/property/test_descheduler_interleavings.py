@@ -60,7 +60,7 @@ def history(random: Random) -> RecordingCluster:
 
 @settings(max_examples=examples(15), deadline=None)
 @given(st.integers(0, 2**32))
-def test_every_interleaving_gives_the_same_state(seed: int) -> None:
+def test_every_interleaving_ends_in_the_same_state(seed: int) -> None:
     random = Random(seed)
     cluster = history(random)
     state = DeschedulerState()

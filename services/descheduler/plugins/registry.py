@@ -19,8 +19,14 @@ from services.descheduler.load_aware.arguments import read_args as low_node_load
 from services.descheduler.load_aware.plugin import low_node_load
 from services.descheduler.plugins.fragmentation_aware import fragmentation_aware
 from services.descheduler.plugins.fragmentation_aware import read_args as fragmentation_aware_args
+from services.descheduler.plugins.remove_duplicates import read_args as remove_duplicates_args
+from services.descheduler.plugins.remove_duplicates import remove_duplicates
 from services.descheduler.plugins.scale_down_bin_pack import read_args as scale_down_bin_pack_args
 from services.descheduler.plugins.scale_down_bin_pack import scale_down_bin_pack
+from services.descheduler.plugins.violated_node_affinity import read_args as violated_node_affinity_args
+from services.descheduler.plugins.violated_node_affinity import violated_node_affinity
+from services.descheduler.plugins.violated_node_taints import read_args as violated_node_taints_args
+from services.descheduler.plugins.violated_node_taints import violated_node_taints
 
 
 def as_given(args: Mapping[str, Any], _: str) -> Mapping[str, Any]:
@@ -38,11 +44,11 @@ REGISTRY: Registry = {
     "HighNodeUtilization": PluginKind((BALANCE,)),
     "LowNodeUtilization": PluginKind((BALANCE,)),
     "PodLifeTime": PluginKind((DESCHEDULE,)),
-    "RemoveDuplicates": PluginKind((BALANCE,)),
+    "RemoveDuplicates": PluginKind((BALANCE,), remove_duplicates_args, remove_duplicates),
     "RemoveFailedPods": PluginKind((DESCHEDULE,)),
     "RemovePodsHavingTooManyRestarts": PluginKind((DESCHEDULE,)),
     "RemovePodsViolatingInterPodAntiAffinity": PluginKind((DESCHEDULE,)),
-    "RemovePodsViolatingNodeAffinity": PluginKind((DESCHEDULE,)),
-    "RemovePodsViolatingNodeTaints": PluginKind((DESCHEDULE,)),
+    "RemovePodsViolatingNodeAffinity": PluginKind((DESCHEDULE,), violated_node_affinity_args, violated_node_affinity),
+    "RemovePodsViolatingNodeTaints": PluginKind((DESCHEDULE,), violated_node_taints_args, violated_node_taints),
     "RemovePodsViolatingTopologySpreadConstraint": PluginKind((BALANCE,)),
 }

@@ -17,7 +17,7 @@ from shared.events.descheduling import EvictionCaseClosed, EvictionCaseOpened
 from shared.events.metrics import ClassReported, NodeReported, PodReported, Usage
 from shared.kube.instants import SECOND
 from shared.kube.meta import Metadata, OwnerReference
-from shared.kube.node import Node, NodeSpec, NodeStatus
+from shared.kube.node import Node, NodeSpec, NodeStatus, Taint
 from shared.kube.pod import Affinity, Container, Pod, PodAffinity, PodAffinityTerm, PodSpec, PodStatus
 from shared.kube.pod import ResourceRequirements as Resources
 from shared.kube.resource_names import MIGRATION_JOBS
@@ -64,16 +64,25 @@ class SmallCluster:
         self._pods: dict[str, Pod] = {}
         self.append(*config_drafts(self.state, ("test", config), settings or DecisionSettings()))
 
-    def node(self, name: str, *, labels: Mapping[str, str] | None = None, unschedulable: bool = False) -> None:
+    def node(
+        self,
+        name: str,
+        *,
+        labels: Mapping[str, str] | None = None,
+        taints: tuple[Taint, ...] = (),
+        unschedulable: bool = False,
+    ) -> None:
         """Adds a node."""
         amounts = {"cpu": "10", "memory": "64Gi", "pods": "110"}
         status = NodeStatus(capacity=amounts, allocatable=amounts)
         metadata = Metadata(name=name, uid=f"uid-{name}", labels={"kubernetes.io/hostname": name, **(labels or {})})
-        node = Node(metadata=metadata, spec=NodeSpec(unschedulable=unschedulable), status=status)
+        node = Node(metadata=metadata, spec=NodeSpec(unschedulable=unschedulable, taints=taints), status=status)
         self._observe(NodeObserved(node=name, object=node))
 
-    def pod(self, name: str, on: str, *, cpu: str = "1", owner: str = "", apart: bool = False, **metadata: Any) -> None:
-        """Adds a running pod of namespace `default`; `apart` from pods of the label `app: web` on the same node."""
+    def pod(
+        self, name: str, on: str, *, cpu: str = "1", owner: str = "", affinity: Affinity | None = None, **metadata: Any
+    ) -> None:
+        """Adds a running pod of namespace `default`."""
         owners = (OwnerReference(kind="ReplicaSet", name=owner, uid=owner, controller=True),) if owner else ()
         resources = Resources(requests={"cpu": cpu, "memory": "1Gi"})
         pod = Pod(
@@ -83,7 +92,7 @@ class SmallCluster:
                 scheduler_name="koord-scheduler",
                 priority=5500,
                 containers=(Container(name="c", resources=resources),),
-                affinity=APART if apart else None,
+                affinity=affinity,
             ),
             status=PodStatus(phase="Running"),
         )

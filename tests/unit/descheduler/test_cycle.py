@@ -4,7 +4,7 @@ import pytest
 
 from services.descheduler.settings import DecisionSettings
 from services.descheduler.state.descheduler_state import DeschedulerState
-from tests.unit.descheduler.small_cluster import CONFIG, WEB, SmallCluster
+from tests.unit.descheduler.small_cluster import APART, CONFIG, WEB, SmallCluster
 
 GANG = {"gang.scheduling.koordinator.sh/name": "train", "gang.scheduling.koordinator.sh/min-available": "2"}
 
@@ -62,7 +62,7 @@ def apart_cluster(settings: DecisionSettings) -> SmallCluster:
     cluster = SmallCluster(settings=settings)
     for name in ("hot", "cold", "middle"):
         cluster.node(name)
-    cluster.pod("web-0", "hot", owner="web", apart=True, labels=WEB)
+    cluster.pod("web-0", "hot", owner="web", affinity=APART, labels=WEB)
     cluster.pod("web-1", "cold", owner="web", labels=WEB)
     cluster.pod("web-2", "middle", owner="web", labels=WEB)
     cluster.report("hot", {"web-0": 3_000}, system=6_000)
