@@ -18,7 +18,7 @@ from services.scheduler.state.watched_resource_names import (
     STORAGE_CLASSES,
     VOLUMES,
 )
-from shared.kube.storage import Claim, CsiDriver, CsiNode, PersistentVolume, StorageCapacity, StorageClass
+from shared.kube.storage import SELECTED_NODE, Claim, CsiDriver, CsiNode, PersistentVolume, StorageCapacity, StorageClass
 
 _KINDS: Mapping[str, type[msgspec.Struct]] = {
     CLAIMS: Claim,
@@ -64,6 +64,12 @@ class VolumeCatalog:
         """Returns the claim that a placement chose a volume for; empty without one."""
         chosen = self.chosen.get(volume.metadata.uid)
         return "" if chosen is None else chosen.claim
+
+    def waits_for_node(self, claim: Claim) -> bool:
+        """Returns True for a claim whose volume is made or chosen once a node is selected, which none is yet."""
+        class_ = self.class_of(claim)
+        is_selected = SELECTED_NODE in (claim.metadata.annotations or {})
+        return not (claim.spec.volume_name or is_selected) and class_ is not None and class_.waits
 
     def set(self, resource: str, key: str, object_: Mapping[str, Any] | None) -> None:
         """Sets an object as observed, None when it is deleted."""

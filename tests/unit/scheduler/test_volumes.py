@@ -341,11 +341,34 @@ def test_two_pods_of_one_claim_take_one_volume() -> None:
     records = world.cycle()
     (chosen,) = written(records)
     world.wait(2)
-    add(world, with_claims(pod("p2", cpu="3"), "c"))
+    add(world, with_claims(pod("p2", cpu="1"), "c"))
     records = world.cycle()
     assert written(records) == {}
     held = {r.event.holder: r.event.node for r in records if isinstance(r.event, PlacementReserved)}
     assert held["d/p2"] == chosen.removeprefix("on-"), "where the volume is that was chosen before"
+
+
+@pytest.mark.parametrize("cpu", ["1", "2"])
+def test_pods_of_one_claim_go_to_the_node_that_its_volume_is_made_for(cpu: str) -> None:
+    world = world_of("a", "b")
+    storage_class(world, "wait")
+    claim(world, "c", class_="wait")
+    first, second = with_claims(pod("p", cpu="1", memory=None), "c"), with_claims(pod("q", cpu=cpu, memory=None), "c")
+    add(world, first, second)
+    records = world.cycle()
+    assert len(set(held(records).values())) == 1
+    assert held(records).keys() == {"d/p", "d/q"}
+    assert list(written(records)) == ["d/c"]
+
+
+def test_a_later_pod_of_a_claim_waits_where_the_node_of_its_volume_is_full() -> None:
+    world = holding_world()
+    add(world, with_claims(pod("q", cpu="1", memory=None), "c"))
+    message = unschedulable(world.cycle())["q"].message
+    assert "other than the one where the volume of a shared PersistentVolumeClaim is being made" in message
+    world.drop_pod("p")
+    world.wait(60)
+    assert held(world.cycles()) == {"d/q": "b"}
 
 
 def test_two_claims_of_a_pod_need_two_volumes() -> None:

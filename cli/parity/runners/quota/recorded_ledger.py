@@ -7,6 +7,7 @@ Some recorded steps have no event of their own:
 - `reserve` is a placement in the log of `scheduling`, `unreserve` the rejection of its binding.
 - `migrateDefault` is nothing: the ledger moves pods as soon as their quota is there.
 - An update that leaves the resourceVersion as it was does not come from an API server; it is not delivered.
+- An eviction has its outcome at once: upstream evicts without waiting, and looks at the pods anew each time.
 - The two maxima of upstream's arguments are those of the objects that upstream's scheduler creates with them.
 
 The ledger runs with `check_quotas` off: recorded histories are those of a cluster without webhooks, whose scheduler
@@ -30,8 +31,10 @@ from shared.events.cluster import (
     ObjectDeleted,
     ObjectObserved,
     PodDeleted,
+    PodEvicted,
     PodObserved,
 )
+from shared.events.intents import EvictionRequested
 from shared.events.scheduling import PodPlaced
 from shared.kube import resource_names
 from shared.kube.elastic_quota import DEFAULT, SYSTEM
@@ -199,7 +202,11 @@ class RecordedLedger:
 
     def catch_up(self) -> None:
         """Lets the ledger decide until there is nothing left to decide."""
-        self.recorded += [record.event for record in caught_up(self.state, self.settings, self.now_ns)]
+        for record in caught_up(self.state, self.settings, self.now_ns):
+            self.recorded.append(record.event)
+            match record.event:
+                case EvictionRequested(pod=pod, pod_uid=uid):
+                    self._append("cluster", PodEvicted(pod=pod, pod_uid=uid), Cause("quota", record.seq))
 
 
 def pod_key(raw: Raw) -> str:

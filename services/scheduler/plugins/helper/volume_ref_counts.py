@@ -9,6 +9,7 @@ from services.scheduler.state.pod_scheduling_record import Assignment
 from shared.kube.pod import Volume
 
 K = TypeVar("K")
+G = TypeVar("G")
 
 
 class Disk(NamedTuple):
@@ -59,13 +60,13 @@ class VolumeRefCounts(PluginCache):
 
     Attributes:
         claims: row -> claim -> number of pods there that use it.
-        users: claim -> number of pods that use it, on any node.
+        users: claim -> row -> number of pods there that use it.
         disks: row -> disk -> number of pods there that mount it so.
     """
 
     def __init__(self) -> None:
         self.claims: dict[int, dict[str, int]] = {}
-        self.users: dict[str, int] = {}
+        self.users: dict[str, dict[int, int]] = {}
         self.disks: dict[int, dict[Disk, int]] = {}
 
     def applies_to(self, pod_class: PodClass) -> bool:
@@ -82,13 +83,10 @@ class VolumeRefCounts(PluginCache):
 
     def _count(self, row: int, pod_class: PodClass, sign: int) -> None:
         for claim in claim_keys(pod_class):
-            change(self.users, claim, sign)
-            change(self.claims.setdefault(row, {}), claim, sign)
+            change_in(self.users, claim, row, sign)
+            change_in(self.claims, row, claim, sign)
         for disk in disks_of(pod_class):
-            change(self.disks.setdefault(row, {}), disk, sign)
-        for by_row in (self.claims, self.disks):
-            if row in by_row and not by_row[row]:
-                del by_row[row]
+            change_in(self.disks, row, disk, sign)
 
 
 def change(counts: dict[K, int], key: K, by: int) -> None:
@@ -98,3 +96,11 @@ def change(counts: dict[K, int], key: K, by: int) -> None:
         counts[key] = after
     else:
         del counts[key]
+
+
+def change_in(groups: dict[G, dict[K, int]], group: G, key: K, by: int) -> None:
+    """Changes a count of a group; a group without counts is left out."""
+    counts = groups.setdefault(group, {})
+    change(counts, key, by)
+    if not counts:
+        del groups[group]
