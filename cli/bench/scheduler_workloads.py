@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
-from services.scheduler.state.watched_resource_names import (
+from services.scheduler.state.watched_api_resources import (
     DEVICES,
     NETWORK_TOPOLOGIES,
     NODE_TOPOLOGIES,

@@ -17,7 +17,7 @@ from cli.terminal.amounts import human_amounts, readable_amounts
 from services.scheduler.explain.waiting_order_config import rules_in_force
 from services.scheduler.explain.waiting_pods import waiting_pods
 from services.scheduler.state.scheduler_state import SchedulerState
-from services.scheduler.state.watched_resource_names import RESERVATIONS
+from services.scheduler.state.watched_api_resources import RESERVATIONS
 from shared.domain.reservation import PENDING, UnreadableReservation, problem_of, read_reservation
 from shared.log.admin.session import reading
 

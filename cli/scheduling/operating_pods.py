@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from services.scheduler.cache.reservation_holds import used_reservation
 from services.scheduler.state.scheduler_state import SchedulerState
-from services.scheduler.state.watched_resource_names import OPERATING_PODS
+from services.scheduler.state.watched_api_resources import OPERATING_PODS
 
 
 class OperatingPod(NamedTuple):

@@ -22,7 +22,7 @@ from services.scheduler.explain.probable_mistakes import probable_mistakes
 from services.scheduler.explain.waiting_order_config import rules_in_force
 from services.scheduler.explain.waiting_pods import WaitingPod, waiting_pods
 from services.scheduler.state.scheduler_state import SchedulerState
-from services.scheduler.state.watched_resource_names import RESERVATIONS
+from services.scheduler.state.watched_api_resources import RESERVATIONS
 from shared.closest_name import did_you_mean
 from shared.domain.reservation import (
     PENDING,

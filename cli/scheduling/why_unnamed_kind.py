@@ -14,7 +14,7 @@ from cli.terminal import name_completion
 from cli.terminal.object_name import full_name, namespace_option
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format
-from services.scheduler.state.watched_resource_names import RESERVATIONS
+from services.scheduler.state.watched_api_resources import RESERVATIONS
 from shared.errors import KoordError
 from shared.events.cluster import PodObserved
 from shared.log.admin.session import reading

@@ -11,7 +11,7 @@ import msgspec
 
 from services.scheduler.in_memory_scheduler import InMemoryScheduler
 from services.scheduler.reservations.life_cycle import life_cycle_drafts
-from services.scheduler.state.watched_resource_names import RESERVATIONS
+from services.scheduler.state.watched_api_resources import RESERVATIONS
 from shared.events.cluster import ObjectDeleted, ObjectObserved
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.kube.instants import instant_text

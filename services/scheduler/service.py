@@ -28,7 +28,7 @@ from services.scheduler.service_manifest import MANIFEST
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.shadow.follow import Shadow
 from services.scheduler.state.scheduler_state import FOLDED, SchedulerState
-from services.scheduler.state.watched_resource_names import NETWORK_TOPOLOGIES, RESERVATIONS
+from services.scheduler.state.watched_api_resources import NETWORK_TOPOLOGIES, RESERVATIONS
 from shared.domain.config_rejection import rejection_events
 from shared.domain.move_destinations import SUBJECT as DESTINATIONS
 from shared.domain.scheduler_gates import scheduler_gates

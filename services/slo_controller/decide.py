@@ -17,12 +17,12 @@ from services.slo_controller.config.node_slo_spec import node_slo_spec
 from services.slo_controller.config.slo_configmap import ActiveConfig, read
 from services.slo_controller.implausible_reports import decide_ignored_reports
 from services.slo_controller.node_topology.topology_objects import decide_topology, topology_deletion
+from services.slo_controller.overcommit.batch_and_mid_amounts_written_to_node import NORMALIZATION_RATIO
 from services.slo_controller.overcommit.calculate import ACTIVE, DEGRADED, OFF, NodeCalculation, calculate
 from services.slo_controller.overcommit.change_threshold import any_changed
 from services.slo_controller.overcommit.cpu_normalization import ratio_changed
 from services.slo_controller.overcommit.decision_event import OVERCOMMITTED, overcommit_event
 from services.slo_controller.overcommit.device_resources import NO_DEVICES
-from services.slo_controller.overcommit.node_extended_resources import NORMALIZATION_RATIO
 from services.slo_controller.overcommit.report_expiry import expires_ns
 from services.slo_controller.overcommit.resource_amplification import AMPLIFICATION_RATIO
 from services.slo_controller.service_manifest import CONFIG_MAP

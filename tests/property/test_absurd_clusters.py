@@ -14,7 +14,7 @@ from services.scheduler.cycle.cycle import decide
 from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.state.scheduler_state import SchedulerState
-from services.scheduler.state.watched_resource_names import BUDGETS, NODE_TOPOLOGIES
+from services.scheduler.state.watched_api_resources import BUDGETS, NODE_TOPOLOGIES
 from shared.events import Event
 from shared.events.cluster import (
     NodeDeleted,

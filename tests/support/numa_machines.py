@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from services.scheduler.state.watched_resource_names import NODE_TOPOLOGIES
+from services.scheduler.state.watched_api_resources import NODE_TOPOLOGIES
 from shared.events.cluster import ObjectObserved
 from shared.kube.node import Node
 from shared.kube.node_resource_topology import NodeResourceTopology

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from services.scheduler.reservations.life_cycle import life_cycle_drafts
-from services.scheduler.state.watched_resource_names import RESERVATIONS
+from services.scheduler.state.watched_api_resources import RESERVATIONS
 from shared.events import RecordedEvent
 from shared.events.cluster import ObjectDeleted, ObjectObserved
 from shared.events.intents import FieldsDesired, ObjectDesired

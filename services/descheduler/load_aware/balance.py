@@ -13,7 +13,7 @@ from services.descheduler.load_aware.arguments import LowNodeLoadArgs, PoolArgs
 from services.descheduler.load_aware.classification import ClassifiedPool, NodeClass, classify
 from services.descheduler.load_aware.evictions import Overload, evict_from
 from services.descheduler.load_aware.measured_node import MeasuredNode, PodOnNode
-from services.descheduler.load_aware.target_fit import TargetFit
+from services.descheduler.load_aware.node_fit_on_targets import TargetFit
 from services.descheduler.load_aware.thresholds import Ints
 from shared.domain.node_selection import meets
 

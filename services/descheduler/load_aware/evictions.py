@@ -10,8 +10,8 @@ from services.descheduler.load_aware.anomaly_detector import Detectors
 from services.descheduler.load_aware.arguments import LowNodeLoadArgs, PoolArgs
 from services.descheduler.load_aware.classification import PODS, ClassifiedPool
 from services.descheduler.load_aware.measured_node import Amounts, PodOnNode
+from services.descheduler.load_aware.node_fit_on_targets import TargetFit
 from services.descheduler.load_aware.pod_order import order_key
-from services.descheduler.load_aware.target_fit import TargetFit
 from services.descheduler.load_aware.thresholds import Ints
 from shared.domain.node_selection import meets
 

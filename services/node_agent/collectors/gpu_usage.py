@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from services.node_agent.devices.nvidia_messages import NvidiaCard
+from services.node_agent.devices.nvml_process_messages import NvidiaCard
 from shared.kube.instants import SECOND
 
 _POD = re.compile(r"[/-]pod([0-9A-Za-z][0-9A-Za-z._-]*?)(?:\.slice)?(?:/|$)", re.MULTILINE)

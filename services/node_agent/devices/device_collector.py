@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from services.node_agent.devices.device_conditions_and_labels import label_value
-from services.node_agent.devices.device_info_files import BadDeviceInfo, InfoDevices, read_device_infos
 from services.node_agent.devices.fpga_cards import find_fpgas
 from services.node_agent.devices.nvidia_gpus import DRIVER, VENDOR
 from services.node_agent.devices.nvidia_watch import NvidiaWatch
 from services.node_agent.devices.pci_bus import PciBus
 from services.node_agent.devices.rdma_cards import find_rdma_cards
+from services.node_agent.devices.xpu_device_infos import BadDeviceInfo, InfoDevices, read_device_infos
 from shared.agents.device_inventory import Devices
 from shared.kube.device import GPU, GPU_DRIVER, GPU_MODEL, GPU_VENDOR, PARTITION_POLICY
 

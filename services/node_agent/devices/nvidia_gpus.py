@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from services.node_agent.devices.device_conditions_and_labels import MAX_MINOR, unhealthy
-from services.node_agent.devices.nvidia_messages import NvidiaCard
+from services.node_agent.devices.nvml_process_messages import NvidiaCard
 from services.node_agent.devices.pci_bus import NotOnPci, PciBus, PciPlace
 from shared.agents.device_inventory import DeviceCondition, DeviceFound
 from shared.kube.device import GPU

@@ -15,8 +15,8 @@ from typing import Any
 
 import pynvml
 
-from services.node_agent.devices import nvidia_messages
-from services.node_agent.devices.nvidia_messages import (
+from services.node_agent.devices import nvml_process_messages
+from services.node_agent.devices.nvml_process_messages import (
     CardsListed,
     CriticalError,
     LibraryUnavailable,
@@ -197,8 +197,8 @@ def _optional(call: Callable[..., Any], *arguments: Any) -> Any:
         return None
 
 
-def _send(message: nvidia_messages.Message) -> None:
-    sys.stdout.buffer.write(nvidia_messages.encode(message))
+def _send(message: nvml_process_messages.Message) -> None:
+    sys.stdout.buffer.write(nvml_process_messages.encode(message))
     sys.stdout.buffer.flush()
 
 

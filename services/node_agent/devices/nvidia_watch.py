@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from services.node_agent.devices import nvidia_messages
+from services.node_agent.devices import nvml_process_messages
 from services.node_agent.devices.nvidia_gpus import (
     DRIVER,
     HARMLESS_XIDS,
@@ -18,7 +18,7 @@ from services.node_agent.devices.nvidia_gpus import (
     last_known,
     model_of,
 )
-from services.node_agent.devices.nvidia_messages import (
+from services.node_agent.devices.nvml_process_messages import (
     CardsListed,
     CriticalError,
     LibraryUnavailable,
@@ -162,7 +162,7 @@ class NvidiaWatch:
     def _receive(self, line: bytes) -> str:
         """Applies a message; returns the reason to end the process, empty for none."""
         try:
-            message = nvidia_messages.decode(line)
+            message = nvml_process_messages.decode(line)
         except msgspec.MsgspecError as error:
             return f"the process that calls NVIDIA's library sent an invalid line: {error}"
         match message:

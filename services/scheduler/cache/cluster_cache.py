@@ -18,7 +18,7 @@ from services.scheduler.state.names_changed_since_cache_settled import DirtySet
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import Assignment, PodRecord
 from services.scheduler.state.scheduler_state import SchedulerState
-from services.scheduler.state.watched_resource_names import DEVICES, NODE_TOPOLOGIES
+from services.scheduler.state.watched_api_resources import DEVICES, NODE_TOPOLOGIES
 from shared.domain.deprecated_resources import node_with_current_names
 
 

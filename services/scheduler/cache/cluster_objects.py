@@ -13,7 +13,7 @@ from services.scheduler.cache.disruption_budgets import Budget
 from services.scheduler.cache.network_domains import NetworkTopology
 from services.scheduler.cache.reservation_holds import ReservationHolds
 from services.scheduler.cache.volume_catalog import VolumeCatalog
-from services.scheduler.state.watched_resource_names import (
+from services.scheduler.state.watched_api_resources import (
     BUDGETS,
     CONFIG_MAPS,
     DEVICES,

@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from services.scheduler.cache.cluster_objects import ClusterObjects
+from services.scheduler.cache.cycle_pod_changes import CyclePodChanges, PodChange
 from services.scheduler.cache.host_ports import HostPorts
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cache.pod_counts_by_selector_and_node import PodIndex
 from services.scheduler.cache.reservation_holds import CycleHolds
-from services.scheduler.cache.undoable_pod_change_counts import CyclePodChanges, PodChange
 from services.scheduler.kernels.argument_and_result_types import NodeAmounts
 from services.scheduler.kernels.array_types_and_row_selection import Int64, Rows, selected
 from services.scheduler.state.pod_equivalence_class import LARGEST_AMOUNT, PodClass

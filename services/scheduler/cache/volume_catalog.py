@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from services.scheduler.state.chosen_volumes import ChosenVolume
-from services.scheduler.state.watched_resource_names import (
+from services.scheduler.state.watched_api_resources import (
     CLAIMS,
     CSI_CAPACITIES,
     CSI_DRIVERS,
@@ -18,7 +18,15 @@ from services.scheduler.state.watched_resource_names import (
     STORAGE_CLASSES,
     VOLUMES,
 )
-from shared.kube.storage import SELECTED_NODE, Claim, CsiDriver, CsiNode, PersistentVolume, StorageCapacity, StorageClass
+from shared.kube.storage import (
+    SELECTED_NODE,
+    Claim,
+    CsiDriver,
+    CsiNode,
+    PersistentVolume,
+    StorageCapacity,
+    StorageClass,
+)
 
 _KINDS: Mapping[str, type[msgspec.Struct]] = {
     CLAIMS: Claim,

@@ -18,7 +18,7 @@ from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
 from services.scheduler.cache.nodes import NodeTable
 from services.scheduler.cycle.active_plugins import ActivePlugins, Filtering, apply_filters
 from services.scheduler.cycle.fused_scoring import FusedScoring, RowScores
-from services.scheduler.cycle.predicted_evaluation_for_equal_pods import PredictedEvaluation, predict_evaluation
+from services.scheduler.cycle.look_ahead_with_one_more_pod import PredictedEvaluation, predict_evaluation
 from services.scheduler.cycle.rejection_counts import BEST, rejections
 from services.scheduler.cycle.rows_changed_by_this_cycle import RowChanges
 from services.scheduler.framework.plugin_base import Plugin, normalized

@@ -26,8 +26,8 @@ from services.scheduler.cycle.cycle_plan import (
 )
 from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.cycle.evaluation_records_shared_by_class import EvaluatedClass
+from services.scheduler.cycle.look_ahead_with_one_more_pod import MIN_PODS
 from services.scheduler.cycle.planned_starts import PlannedStarts
-from services.scheduler.cycle.predicted_evaluation_for_equal_pods import MIN_PODS
 from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.framework.nominations_and_victims_of_cycle import CyclePreemptions, Nomination, least_first
 from services.scheduler.framework.post_filter import Mark, PostFilterCycle, PostFilters, RefusedByNodes

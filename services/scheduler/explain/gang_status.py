@@ -14,7 +14,7 @@ from services.scheduler.plugins.coscheduling.gang_placement_units import GangGro
 from services.scheduler.state.gang_records import GangRecord
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.scheduler_state import SchedulerState
-from services.scheduler.state.watched_resource_names import POD_GROUPS
+from services.scheduler.state.watched_api_resources import POD_GROUPS
 from shared.domain.gang import TOPOLOGY, GangSettings
 from shared.domain.ignored_gang_annotations import ignored_of_pod, ignored_of_pod_group
 from shared.domain.network_topology import read_gather

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from services.scheduler.state.scheduler_state import SchedulerState
-from services.scheduler.state.watched_resource_names import RESERVATIONS
+from services.scheduler.state.watched_api_resources import RESERVATIONS
 from shared.domain.reservation import UnreadableReservation, problem_of, read_reservation
 
 

@@ -13,7 +13,7 @@ from services.scheduler.plugins.device_share import SPEC as DEVICE_SHARE
 from services.scheduler.plugins.device_share.pod_device_requests import device_resources
 from services.scheduler.plugins.reservation import SPEC as RESERVATION
 from services.scheduler.state.scheduler_state import SchedulerState
-from services.scheduler.state.watched_resource_names import DEVICES, RESERVATIONS
+from services.scheduler.state.watched_api_resources import DEVICES, RESERVATIONS
 
 
 class UnreadObjects(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Any
 
 from services.scheduler.cache.network_domains import NetworkDomains
 from services.scheduler.cycle.cycle_inputs import CycleInputs
-from services.scheduler.state.watched_resource_names import NETWORK_TOPOLOGIES
+from services.scheduler.state.watched_api_resources import NETWORK_TOPOLOGIES
 from shared.domain.network_topology import OBJECT
 from shared.events import Draft
 from shared.events.intents import FieldsDesired

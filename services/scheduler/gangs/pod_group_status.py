@@ -25,7 +25,7 @@ import msgspec
 from services.scheduler.state.gang_records import GangRecord
 from services.scheduler.state.reserve_pods import LastStatus, status_digest
 from services.scheduler.state.scheduler_state import SchedulerState
-from services.scheduler.state.watched_resource_names import POD_GROUPS
+from services.scheduler.state.watched_api_resources import POD_GROUPS
 from shared.events import Draft
 from shared.events.intents import FieldsDesired
 from shared.kube.instants import SECOND, BadTime, instant_ns, instant_text

@@ -28,7 +28,7 @@ from services.scheduler.reservations.status import (
 from services.scheduler.state.pod_attempts_and_refusals import FOR_VOLUMES
 from services.scheduler.state.pod_scheduling_record import Assignment, PodRecord
 from services.scheduler.state.reserve_pods import status_digest
-from services.scheduler.state.watched_resource_names import RESERVATIONS
+from services.scheduler.state.watched_api_resources import RESERVATIONS
 from shared.domain.reservation import (
     FAILED,
     Reservation,

@@ -18,7 +18,7 @@ from services.scheduler.state.quota_view import QuotaSnapshot
 from services.scheduler.state.reserve_pods import LastStatus, identity_owners_of
 from services.scheduler.state.scheduler_state_fields import SchedulerStateFields
 from services.scheduler.state.usage_records import MetricRecord, ReportRecord
-from services.scheduler.state.watched_resource_names import OPERATING_PODS, RESERVATIONS
+from services.scheduler.state.watched_api_resources import OPERATING_PODS, RESERVATIONS
 from shared.domain.reservation_owners import Identity
 from shared.kube.node import Node
 from shared.kube.pod import Pod

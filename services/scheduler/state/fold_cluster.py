@@ -25,7 +25,7 @@ from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.reserve_pods import identity_owners_of, may_help, reserve_pod_of, without_marker
 from services.scheduler.state.scheduler_state_fields import SchedulerStateFields
 from services.scheduler.state.usage_records import MetricRecord, ReportRecord
-from services.scheduler.state.watched_resource_names import (
+from services.scheduler.state.watched_api_resources import (
     CLAIMS,
     CONFIG_MAPS,
     OF_NODES,

@@ -21,7 +21,7 @@ from services.scheduler.state.pod_equivalence_class import allocation_annotation
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.reserve_pods import LastStatus, status_digest
 from services.scheduler.state.scheduler_state_fields import SchedulerStateFields
-from services.scheduler.state.watched_resource_names import POD_GROUPS, RESERVATIONS, VOLUMES
+from services.scheduler.state.watched_api_resources import POD_GROUPS, RESERVATIONS, VOLUMES
 from shared.domain.reservation import PRE_ALLOCATION_FIELDS
 from shared.events import Cause, Event, RecordedEvent
 from shared.events.cluster import (

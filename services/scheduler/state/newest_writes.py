@@ -7,7 +7,7 @@ the same.
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from services.scheduler.state.watched_resource_names import (
+from services.scheduler.state.watched_api_resources import (
     CLAIMS,
     NETWORK_TOPOLOGIES,
     POD_GROUPS,

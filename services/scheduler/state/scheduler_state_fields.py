@@ -31,7 +31,7 @@ from services.scheduler.state.pod_scheduling_record import PodRecord, conditions
 from services.scheduler.state.quota_view import QuotaView
 from services.scheduler.state.reserve_pods import LastStatus
 from services.scheduler.state.usage_records import MetricRecord, ReportRecord
-from services.scheduler.state.watched_resource_names import POD_GROUPS, RESERVATIONS, VOLUMES
+from services.scheduler.state.watched_api_resources import POD_GROUPS, RESERVATIONS, VOLUMES
 from shared.domain.reservation import Owner
 from shared.domain.reservation_owners import Identity, named_identity
 from shared.domain.usage_plausibility import ranges_of_status

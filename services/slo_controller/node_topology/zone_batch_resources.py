@@ -8,9 +8,9 @@ from typing import Any
 
 from services.slo_controller.config.colocation_strategy import DEFAULTS
 from services.slo_controller.overcommit import batch_resources
+from services.slo_controller.overcommit.batch_and_mid_amounts_written_to_node import parse_ratio
 from services.slo_controller.overcommit.batch_resources import BatchResources
 from services.slo_controller.overcommit.change_threshold import differs
-from services.slo_controller.overcommit.node_extended_resources import parse_ratio
 from shared.domain.cpu_memory import mul_milli
 from shared.kube.quantity import NANO, BadQuantity, nanos
 from shared.kube.quantity_text import Notation, quantity_text

@@ -11,17 +11,17 @@ from typing import NamedTuple
 from services.slo_controller.config.colocation_strategy import is_overcommitted
 from services.slo_controller.config.slo_configmap import ActiveConfig
 from services.slo_controller.overcommit import batch_resources, noderesource_plugin_problems
+from services.slo_controller.overcommit.batch_and_mid_amounts_written_to_node import (
+    NodeExtendedResources,
+    extended_resources,
+    third_party_amounts,
+)
 from services.slo_controller.overcommit.batch_resources import BatchResources, calculate_batch, formula_terms
 from services.slo_controller.overcommit.cap_and_freeze_without_reports import at_most, requested_amounts
 from services.slo_controller.overcommit.configured_floor_and_cap import bounded
 from services.slo_controller.overcommit.cpu_normalization import RatioError, normalization_ratio
 from services.slo_controller.overcommit.device_resources import DeviceAmounts, device_amounts
 from services.slo_controller.overcommit.mid_resources import STATIC, MidResources, calculate_mid
-from services.slo_controller.overcommit.node_extended_resources import (
-    NodeExtendedResources,
-    extended_resources,
-    third_party_amounts,
-)
 from services.slo_controller.overcommit.noderesource_plugin_problems import PluginProblem
 from services.slo_controller.overcommit.report_expiry import is_degraded
 from services.slo_controller.overcommit.resource_amplification import amplification_ratios

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from services.slo_controller.overcommit.node_extended_resources import parse_ratio
+from services.slo_controller.overcommit.batch_and_mid_amounts_written_to_node import parse_ratio
 from shared.domain.node_selection import first_match
 from shared.errors import KoordError
 from shared.kube.json_text import decode_with

@@ -3,11 +3,7 @@
 from collections.abc import Callable
 
 from services.slo_controller.overcommit import batch_resources, mid_resources
-from services.slo_controller.overcommit.batch_resources import FormulaTerms, cpu_policy, memory_policy, remaining
-from services.slo_controller.overcommit.calculate import DEGRADED, NodeCalculation
-from services.slo_controller.overcommit.cpu_normalization import ratio_changed
-from services.slo_controller.overcommit.mid_resources import MidResources
-from services.slo_controller.overcommit.node_extended_resources import (
+from services.slo_controller.overcommit.batch_and_mid_amounts_written_to_node import (
     NORMALIZATION_RATIO,
     ORIGIN,
     amplified,
@@ -15,6 +11,10 @@ from services.slo_controller.overcommit.node_extended_resources import (
     parse_ratio,
     quantity_of,
 )
+from services.slo_controller.overcommit.batch_resources import FormulaTerms, cpu_policy, memory_policy, remaining
+from services.slo_controller.overcommit.calculate import DEGRADED, NodeCalculation
+from services.slo_controller.overcommit.cpu_normalization import ratio_changed
+from services.slo_controller.overcommit.mid_resources import MidResources
 from services.slo_controller.overcommit.resource_amplification import AMPLIFICATION_RATIO
 from shared.domain.cpu_memory import mul_int, mul_milli
 from shared.events.slo import MidTerms, NodeOvercommitted, OvercommitBreakdown

@@ -3,8 +3,8 @@
 Source: spec/slo-controller.md 6.2; upstream pkg/slo-controller/noderesource/plugins/resourceamplification.
 """
 
+from services.slo_controller.overcommit.batch_and_mid_amounts_written_to_node import NORMALIZATION_RATIO, parse_ratio
 from services.slo_controller.overcommit.cpu_normalization import RatioError
-from services.slo_controller.overcommit.node_extended_resources import NORMALIZATION_RATIO, parse_ratio
 from shared.domain.node_selection import first_match
 from shared.kube.meta import Metadata
 from shared.kube.slo_config import AmplificationConfig, AmplificationStrategy

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.scheduler.cycle.predicted_evaluation_for_equal_pods import MIN_PODS
+from services.scheduler.cycle.look_ahead_with_one_more_pod import MIN_PODS
 from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import PodRecord

@@ -17,7 +17,7 @@ from services.scheduler.plugins.node_numa_resource.node_cache import NumaCache
 from services.scheduler.plugins.node_numa_resource.plugin import NodeNUMAResource
 from services.scheduler.state.pod_equivalence_class import PodClass, class_key, common_part
 from services.scheduler.state.scheduler_state import SchedulerState
-from services.scheduler.state.watched_resource_names import NODE_TOPOLOGIES
+from services.scheduler.state.watched_api_resources import NODE_TOPOLOGIES
 from shared.domain.cpu_set import parse_cpus
 from shared.events import RecordedEvent
 from shared.events.cluster import ObjectDeleted

@@ -13,7 +13,7 @@ from services.scheduler.framework.reasons import ReasonText
 from services.scheduler.framework.registry import Registry
 from services.scheduler.plugins.registry import PLUGINS, REGISTRY
 from services.scheduler.state.pod_equivalence_class import ALLOCATION_ANNOTATIONS
-from services.scheduler.state.watched_resource_names import WATCHED
+from services.scheduler.state.watched_api_resources import WATCHED
 from tests.unit.scheduler import power_plugin
 
 

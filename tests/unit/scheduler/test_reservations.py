@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
-from services.scheduler.state.watched_resource_names import RESERVATIONS
+from services.scheduler.state.watched_api_resources import RESERVATIONS
 from shared.events import RecordedEvent
 from shared.events.cluster import ObjectDeleted
 from shared.events.intents import EvictionRequested, FieldsDesired

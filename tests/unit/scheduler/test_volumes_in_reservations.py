@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from services.scheduler.state.watched_resource_names import RESERVATIONS
+from services.scheduler.state.watched_api_resources import RESERVATIONS
 from shared.events import RecordedEvent
 from shared.events.scheduling import PlacementReleased, PlacementReserved
 from tests.support.reservations import live, observe, reservation, status_of

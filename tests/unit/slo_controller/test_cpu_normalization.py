@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from services.slo_controller.config.slo_configmap import config_of, read
+from services.slo_controller.overcommit.batch_and_mid_amounts_written_to_node import NORMALIZATION_RATIO
 from services.slo_controller.overcommit.cpu_normalization import ENABLED, RatioError, normalization_ratio, ratio_changed
-from services.slo_controller.overcommit.node_extended_resources import NORMALIZATION_RATIO
 from services.slo_controller.overcommit.resource_amplification import amplification_ratios
 from shared.admission.slo_config.document_validation import AMPLIFICATION, NORMALIZATION
 from shared.kube.meta import Metadata

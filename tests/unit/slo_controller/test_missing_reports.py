@@ -6,7 +6,7 @@ import pytest
 from services.node_agent.qos_manager.strategies import cpu_evict
 from services.node_agent.qos_manager.strategies.evict_until_released import NoTask
 from services.slo_controller.overcommit import batch_resources
-from services.slo_controller.overcommit.node_extended_resources import ORIGIN
+from services.slo_controller.overcommit.batch_and_mid_amounts_written_to_node import ORIGIN
 from services.slo_controller.state.slo_state import SloState
 from shared.events.slo import NodeOvercommitted, OvercommitmentFrozen, OvercommitmentResumed
 from shared.kube.meta import Metadata

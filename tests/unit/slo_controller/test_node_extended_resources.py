@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 
 from services.slo_controller.overcommit import batch_resources
-from services.slo_controller.overcommit.batch_resources import BatchResources, FormulaTerms
-from services.slo_controller.overcommit.change_threshold import any_changed, differs
-from services.slo_controller.overcommit.node_extended_resources import (
+from services.slo_controller.overcommit.batch_and_mid_amounts_written_to_node import (
     ORIGIN,
     THIRD_PARTIES,
     amplified,
     extended_resources,
     origin_annotation,
 )
+from services.slo_controller.overcommit.batch_resources import BatchResources, FormulaTerms
+from services.slo_controller.overcommit.change_threshold import any_changed, differs
 from services.slo_controller.overcommit.report_expiry import is_degraded
 from services.slo_controller.overcommit.usage_sums import PodSums
 from services.slo_controller.state.usage_report import NO_REPORT, UsageReport

@@ -19,7 +19,7 @@ from services.scheduler.plugins.reservation.reservations_a_pod_may_use import (
     untolerated_taint,
     wish_of,
 )
-from services.scheduler.state.watched_resource_names import RESERVATIONS
+from services.scheduler.state.watched_api_resources import RESERVATIONS
 from shared.domain.reservation import RESERVATION_PLACEMENT, problem_of, read_reservation, reserve_pod
 from shared.events.cluster import ObjectObserved
 from shared.kube.pod import Pod

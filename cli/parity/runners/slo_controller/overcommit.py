@@ -9,12 +9,12 @@ from cli.parity.runners.slo_controller.recorded_node import RecordedNode
 from cli.parity.runners.slo_controller.zones import zones_after
 from services.slo_controller.config.colocation_strategy import effective_strategy, first_invalid_field
 from services.slo_controller.overcommit import batch_resources, mid_resources, noderesource_plugin_problems
+from services.slo_controller.overcommit.batch_and_mid_amounts_written_to_node import ORIGIN
 from services.slo_controller.overcommit.batch_resources import BatchResources
 from services.slo_controller.overcommit.calculate import DEGRADED, NodeCalculation
 from services.slo_controller.overcommit.change_threshold import any_changed
 from services.slo_controller.overcommit.decision_event import overcommit_event
 from services.slo_controller.overcommit.mid_resources import STATIC, MidResources
-from services.slo_controller.overcommit.node_extended_resources import ORIGIN
 from services.slo_controller.overcommit.report_expiry import is_degraded
 from shared.events.slo import NodeOvercommitted
 from shared.kube.instants import instant_ns

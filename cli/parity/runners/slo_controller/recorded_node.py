@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from services.slo_controller.config.slo_configmap import ActiveConfig
+from services.slo_controller.overcommit.batch_and_mid_amounts_written_to_node import NORMALIZATION_RATIO, parse_ratio
 from services.slo_controller.overcommit.calculate import NodeCalculation, calculate
-from services.slo_controller.overcommit.node_extended_resources import NORMALIZATION_RATIO, parse_ratio
 from services.slo_controller.settings import SloSettings
 from services.slo_controller.state.slo_state import SloState
 from services.slo_controller.state.usage_report import UsageReport

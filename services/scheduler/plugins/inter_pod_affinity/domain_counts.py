@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from services.scheduler.cache.cycle_pod_changes import PodChange, PodChangeCounter
 from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
-from services.scheduler.cache.undoable_pod_change_counts import PodChange, PodChangeCounter
 from services.scheduler.kernels.array_types_and_row_selection import Int64
 from services.scheduler.kernels.inter_pod_affinity_filter import WHERE_ANY, WHERE_NONE, mark
 from services.scheduler.plugins.helper.topology_domains import Domains, domains

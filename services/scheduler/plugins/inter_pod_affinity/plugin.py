@@ -20,9 +20,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from services.scheduler.cache.cycle_pod_changes import CyclePodChanges, PodChange
 from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
 from services.scheduler.cache.plugin_cache import PluginCache
-from services.scheduler.cache.undoable_pod_change_counts import CyclePodChanges, PodChange
 from services.scheduler.framework.plugin_base import MAX_SCORE, Plugin
 from services.scheduler.framework.plugin_extension_points import PluginCycleState
 from services.scheduler.framework.plugin_spec import PluginSpec

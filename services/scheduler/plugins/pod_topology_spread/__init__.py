@@ -4,7 +4,7 @@ from services.scheduler.framework.plugin_spec import Normalize, PluginSpec, Poin
 from services.scheduler.framework.reasons import ReasonText
 from services.scheduler.plugins.pod_topology_spread.args import read_spread_args
 from services.scheduler.state.cluster_event import ClusterEvent
-from services.scheduler.state.watched_resource_names import OWNERS, SERVICES
+from services.scheduler.state.watched_api_resources import OWNERS, SERVICES
 
 SPEC = PluginSpec(
     name="PodTopologySpread",

@@ -6,9 +6,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from services.scheduler.cache.cycle_pod_changes import PodChange, PodChangeCounter
 from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
 from services.scheduler.cache.pod_counts_by_selector_and_node import RowCounts
-from services.scheduler.cache.undoable_pod_change_counts import PodChange, PodChangeCounter
 from services.scheduler.kernels.array_types_and_row_selection import Bools, Int64
 from services.scheduler.plugins.helper.node_selectors import own_matches
 from services.scheduler.plugins.helper.tolerations import all_tolerated

@@ -4,7 +4,7 @@ from services.scheduler.framework.plugin_spec import PluginSpec, Point
 from services.scheduler.framework.reasons import ReasonText
 from services.scheduler.plugins.volume_binding.args import UNUSED_ARGS, read_volume_binding_args
 from services.scheduler.state.cluster_event import ClusterEvent
-from services.scheduler.state.watched_resource_names import STORAGE
+from services.scheduler.state.watched_api_resources import STORAGE
 
 _STORAGE = frozenset(
     (

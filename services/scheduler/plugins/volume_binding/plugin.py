@@ -34,7 +34,7 @@ from services.scheduler.plugins.volume_binding.find_volumes import (
     reachable,
     requested_bytes,
 )
-from services.scheduler.plugins.volume_binding.volume_preparation import VolumePreparation, readiness
+from services.scheduler.plugins.volume_binding.pre_bind_volumes import VolumePreparation, readiness
 from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.kube.storage import SELECTED_NODE, Claim
 

@@ -8,8 +8,8 @@ import pytest
 from services.node_agent.device_daemon.device_info_file import ListedDevice, ListedPlace, encode
 from services.node_agent.device_daemon.service import Vendors
 from services.node_agent.device_daemon.vendor_tool import ToolFailed, VendorFailed, VendorTool
-from services.node_agent.devices.device_info_files import read_device_infos
 from services.node_agent.devices.pci_bus import PciBus
+from services.node_agent.devices.xpu_device_infos import read_device_infos
 from tests.support.sysfs_trees import (
     ACCELERATOR,
     CAMBRICON,

@@ -12,11 +12,11 @@ from services.node_agent import feature_gates
 from services.node_agent.collectors.gpu_usage import GpuUsage
 from services.node_agent.collectors.usage_sample_types import UsageSnapshot
 from services.node_agent.devices.device_collector import DeviceCollector
-from services.node_agent.devices.device_info_files import BadDeviceInfo, read_device_infos
 from services.node_agent.devices.device_reporter import DeviceReporter
-from services.node_agent.devices.nvidia_messages import CardsListed, NvidiaCard, encode
 from services.node_agent.devices.nvidia_watch import Deadlines, NvidiaWatch
+from services.node_agent.devices.nvml_process_messages import CardsListed, NvidiaCard, encode
 from services.node_agent.devices.pci_bus import PciBus
+from services.node_agent.devices.xpu_device_infos import BadDeviceInfo, read_device_infos
 from services.node_agent.report_builder import ReportBuilder, Sender
 from services.node_agent.transport.outbox import Message, Outbox
 from shared.agents import device_inventory

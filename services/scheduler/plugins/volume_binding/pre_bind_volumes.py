@@ -12,7 +12,7 @@ from services.scheduler.plugins.helper.volume_claims import claims_of
 from services.scheduler.plugins.volume_binding import SPEC
 from services.scheduler.plugins.volume_binding.find_volumes import reachable
 from services.scheduler.state.pod_equivalence_class import PodClass
-from services.scheduler.state.watched_resource_names import CLAIMS, VOLUMES
+from services.scheduler.state.watched_api_resources import CLAIMS, VOLUMES
 from shared.events import Event
 from shared.events.intents import FieldsDesired
 from shared.kube.storage import BOUND_BY_CONTROLLER, SELECTED_NODE, Claim, PersistentVolume

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from services.descheduler.framework.node_fit import admits
+from services.descheduler.framework.node_affinity_and_taints import admits
 from services.descheduler.load_aware.classification import PODS, ClassifiedPool
 from services.descheduler.load_aware.measured_node import Amounts, MeasuredNode, PodOnNode
 from services.descheduler.load_aware.thresholds import Ints
