@@ -15,14 +15,14 @@ SPEC = PluginSpec(
             "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode",
             "ReadWriteOncePod 的 PVC 已被其他 Pod 使用",
         ),
-        "ClaimElsewhere": ReasonText(
+        "ClaimOnOtherNode": ReasonText(
             "node(s) other than the one where the volume of a shared PersistentVolumeClaim is being made",
             "共享的 PVC 正在另一节点上创建存储卷",
         ),
     },
     queueing_hints={
         **dict.fromkeys(
-            ("DiskConflict", "ClaimInUse", "ClaimElsewhere"),
+            ("DiskConflict", "ClaimInUse", "ClaimOnOtherNode"),
             frozenset(
                 (
                     ClusterEvent.POD_RELEASED,

@@ -24,8 +24,8 @@ from services.scheduler.plugins.volume_restrictions import SPEC
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import PodRecord
 
-_DISK, _CLAIM, _ELSEWHERE = 1, 2, 3
-_CODES = {_DISK: "DiskConflict", _CLAIM: "ClaimInUse", _ELSEWHERE: "ClaimElsewhere"}
+_DISK, _CLAIM, _OTHER_NODE = 1, 2, 3
+_CODES = {_DISK: "DiskConflict", _CLAIM: "ClaimInUse", _OTHER_NODE: "ClaimOnOtherNode"}
 
 
 class VolumeRestrictions(Plugin):
@@ -50,7 +50,7 @@ class VolumeRestrictions(Plugin):
 
     def unresolvable(self, pod_class: PodClass, result: int) -> bool:  # noqa: ARG002
         """Preemption moves no volume."""
-        return result == _ELSEWHERE
+        return result == _OTHER_NODE
 
 
 class VolumeRestrictionsState(VolumeCycleState):
@@ -90,9 +90,9 @@ class VolumeRestrictionsState(VolumeCycleState):
             if "ReadWriteOncePod" in claim.spec.access_modes:
                 results[results == 0] = _CLAIM
             elif storage.waits_for_node(claim):
-                elsewhere = results == 0
-                elsewhere[there] = False
-                results[elsewhere] = _ELSEWHERE
+                others = results == 0
+                others[there] = False
+                results[others] = _OTHER_NODE
 
     def revision(self, pod_class: PodClass) -> int:
         """The number of pods with volumes that the cycle has placed, removed or undone."""
