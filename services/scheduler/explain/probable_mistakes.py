@@ -14,7 +14,7 @@ from services.scheduler.plugins.reservation.reservations_a_pod_may_use import AF
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.scheduler_state import SchedulerState
-from services.scheduler.state.watched_resource_names import RESERVATIONS
+from services.scheduler.state.watched_api_resources import RESERVATIONS
 from shared.closest_name import did_you_mean
 
 

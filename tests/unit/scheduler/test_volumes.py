@@ -367,6 +367,7 @@ def test_a_later_pod_of_a_claim_waits_where_the_node_of_its_volume_is_full() -> 
     message = unschedulable(world.cycle())["q"].message
     assert "other than the one where the volume of a shared PersistentVolumeClaim is being made" in message
     world.drop_pod("p")
+    world.read()
     world.wait(60)
     assert held(world.cycles()) == {"d/q": "b"}
 
