@@ -6,10 +6,10 @@ Source: spec/descheduler.md 1.9.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from services.descheduler.framework.node_fit import admits
+from services.descheduler.framework.node_affinity_and_taints import admits
 from services.descheduler.load_aware.arguments import NamespacesDocument, PodSelectorDocument
 from services.descheduler.load_aware.measured_node import Amounts, MeasuredNode, PodOnNode
-from services.descheduler.load_aware.target_fit import free_amount
+from services.descheduler.load_aware.node_fit_on_targets import free_amount
 from shared.domain.component_config import BadConfig
 from shared.domain.node_selection import meets, problem_of
 from shared.kube.selectors import LabelSelector
