@@ -5,6 +5,7 @@ from shared.domain.move_destinations import SUBJECT as DESTINATIONS
 from shared.domain.network_topology import OBJECT as TOPOLOGY
 from shared.domain.quota_charge import SUBJECT as CHARGE
 from shared.events.intents import FieldsDesired, ObjectDesired
+from shared.kube.device import HAMI_NODE
 from shared.kube.resource_names import CLAIMS, EXPLANATIONS, NETWORK_TOPOLOGIES, POD_GROUPS, RESERVATIONS, VOLUMES
 from shared.kube.storage import BOUND_BY_CONTROLLER, SELECTED_NODE
 from shared.kube.system_annotations import RESERVATION_ALLOCATED
@@ -26,6 +27,7 @@ MANIFEST = Manifest(
         EVICT,
         IntentRight(FieldsDesired, "pods", "status", ("status.nominatedNodeName",)),
         IntentRight(FieldsDesired, "pods", fields=(f"metadata.annotations.{RESERVATION_ALLOCATED}",)),
+        IntentRight(FieldsDesired, "pods", fields=(f"metadata.labels.{HAMI_NODE}",)),
         IntentRight(FieldsDesired, CLAIMS, fields=(f"metadata.annotations.{SELECTED_NODE}",)),
         IntentRight(FieldsDesired, VOLUMES, fields=(f"metadata.annotations.{BOUND_BY_CONTROLLER}", "spec.claimRef")),
         IntentRight(FieldsDesired, EXPLANATIONS, "status", ("status",)),

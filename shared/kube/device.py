@@ -19,6 +19,12 @@ PARTITIONS = "scheduling.koordinator.sh/gpu-partitions"
 REPORTED_LABELS = frozenset((GPU_VENDOR, GPU_MODEL, GPU_DRIVER, PARTITION_POLICY, SECONDARY_WELL_PLANNED))
 """Labels of a Device that its node's agent reports; device discovery sets no other."""
 ISOLATION_PROVIDER = "koordinator.sh/gpu-isolation-provider"
+HAMI_CORE = "HAMi-core"
+"""The isolation that limits what containers use of a shared GPU."""
+GPU_MINORS = "scheduling.koordinator.sh/gpu-minors"
+"""Annotation of a pod for device plugins of vendors: `0,1`."""
+HAMI_NODE = "hami.io/vgpu-node"
+"""Label of a pod isolated by HAMi-core, by which HAMi finds those of a node: the node's name."""
 
 
 class DeviceTopology(KubeStruct, frozen=True):

@@ -141,6 +141,7 @@ DECLARED: Mapping[str, tuple[IntentRight, ...]] = {
             resource="pods",
             fields=("metadata.annotations.scheduling.koordinator.sh/reservation-allocated",),
         ),
+        IntentRight(FieldsDesired, resource="pods", fields=("metadata.labels.hami.io/vgpu-node",)),
         IntentRight(
             FieldsDesired,
             resource="persistentvolumeclaims",

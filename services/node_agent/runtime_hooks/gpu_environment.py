@@ -9,11 +9,10 @@ from pathlib import PurePosixPath
 from services.node_agent.runtime_hooks.allocated_devices_of_pod import devices_of_type
 from services.node_agent.runtime_hooks.container_hooks import Adjustment, BindMount, ContainerContext, Hook, HookFailed
 from shared.domain.device_requests import CORE, MEMORY, RATIO
-from shared.kube.device import GPU, ISOLATION_PROVIDER
+from shared.kube.device import GPU, HAMI_CORE, ISOLATION_PROVIDER
 from shared.kube.quantity import BadQuantity, nanos, value
 
 NAME = "GPUEnvInject"
-HAMI_CORE = "HAMi-core"
 LOCKS = "/tmp/vgpulock"  # noqa: S108  HAMi-core's own path
 WHOLE_PERCENT = 100
 

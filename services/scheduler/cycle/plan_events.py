@@ -30,6 +30,7 @@ from shared.events.scheduling import (
     ReservationUnschedulable,
     UnitStartPlanned,
 )
+from shared.kube.device import GPU_MINORS, HAMI_CORE, HAMI_NODE, ISOLATION_PROVIDER
 from shared.kube.system_annotations import RESERVATION_ALLOCATED
 
 NOMINATED_NODE = "nominated-node"
@@ -51,7 +52,7 @@ def drafts_of(plan: CyclePlan) -> tuple[Draft, ...]:
         if isinstance(decision, PlacedPod):
             outcomes.append(PodOutcome(pod_uid=pod.uid, class_index=decision.class_index, node=decision.node))
             drafts.append(Draft(_placed(plan, decision), cause, pod.uid))
-            drafts += [Draft(event, cause, pod.uid) for event in _taken_over(decision)]
+            drafts += [Draft(event, cause, pod.uid) for event in (*_taken_over(decision), *_named_for_hami(decision))]
             for preparation in decision.hold.preparations if decision.hold is not None else ():
                 drafts += [Draft(event, cause, pod.uid) for event in preparation.events()]
         else:
@@ -163,6 +164,18 @@ def _taken_over(placed: PlacedPod) -> Iterator[FieldsDesired]:
         text = allocated_text(placed.pod.name, placed.pod.uid)
         patch = {"metadata": {"annotations": {RESERVATION_ALLOCATED: text}}}
         yield FieldsDesired(resource="pods", name=name, fields=PRE_ALLOCATION_FIELDS, patch=patch, uid=uid)
+
+
+def _named_for_hami(placed: PlacedPod) -> Iterator[FieldsDesired]:
+    """Yields the desired label of a pod whose GPUs HAMi-core isolates, where device plugins of vendors are served.
+
+    Source: spec/scheduler-workloads.md 3.9.
+    """
+    if placed.hold is not None or placed.pod_class.reserves or GPU_MINORS not in placed.allocation:
+        return
+    if (placed.pod_class.pod.metadata.labels or {}).get(ISOLATION_PROVIDER) == HAMI_CORE:
+        patch = {"metadata": {"labels": {HAMI_NODE: placed.node}}}
+        yield FieldsDesired(resource="pods", name=placed.pod.name, fields="hami-node", patch=patch, uid=placed.pod.uid)
 
 
 def _refused(plan: CyclePlan, refused: RefusedPod) -> Iterator[Event]:

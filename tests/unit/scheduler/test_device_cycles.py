@@ -10,17 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.scheduler.cycle.transaction import CycleTransaction
+from services.scheduler.service_manifest import MANIFEST
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.domain.scheduler_gates import DEVICE_PLUGINS
 from shared.events import RecordedEvent
 from shared.events.cluster import ObjectDeleted, ObjectObserved
-from shared.events.intents import EvictionRequested
+from shared.events.intents import EvictionRequested, FieldsDesired
 from shared.events.scheduling import PodPlaced
-from shared.kube.device import GPU_MODEL, GPU_VENDOR
+from shared.kube.device import GPU_MODEL, GPU_VENDOR, ISOLATION_PROVIDER
 from shared.kube.gpu_templates import CONFIG_MAP, KEY
 from shared.kube.pod import Pod
 from shared.kube.resource_names import DEVICES
 from shared.kube.system_annotations import DEVICE_ALLOCATED
+from shared.runtime.intent_rights import refusal
 from tests.support.device_machines import CORE, GPU, MEMORY, RATIO, RDMA, SHARED, devices, gpu_node, gpu_pod
 from tests.support.hypothesis_examples import examples
 from tests.support.scheduling_world import World, placements, pod, unschedulable
@@ -323,6 +325,13 @@ def test_an_undone_step_leaves_the_same_results(requests: Sequence[Mapping[str, 
             {GPU_VENDOR: "huawei", GPU_MODEL: "Ascend-310P3-300I-DUO"},
             {"predicate-time": "NOW", "huawei.com/Ascend310P": "Ascend310P-0,Ascend310P-1"},
         ),
+        (
+            {GPU_VENDOR: "metax"},
+            {
+                "metax-tech.com/gpu-devices-allocated": '[[{"uuid":"GPU-n-0","compute":100,"vRam":81920},'
+                '{"uuid":"GPU-n-1","compute":100,"vRam":81920}]]'
+            },
+        ),
     ],
 )
 def test_the_gate_adds_what_device_plugins_read(labels: Mapping[str, str], expected: Mapping[str, str]) -> None:
@@ -342,3 +351,56 @@ def test_the_gate_adds_what_device_plugins_read(labels: Mapping[str, str], expec
             "scheduling.koordinator.sh/gpu-minors": "0,1",
             **{name: text.replace("NOW", moment) for name, text in expected.items()},
         }
+
+
+@pytest.mark.parametrize(
+    ("requests", "profile", "why"),
+    [
+        ({CORE: "30", MEMORY: "8Gi"}, "0_30_32", ""),
+        ({CORE: "30", MEMORY: "300Mi"}, "0_30_1", ""),
+        ({CORE: "30", MEMORY: "200Mi"}, "", "at least 256 MiB"),
+        ({MEMORY: "8Gi"}, "", "it needs koordinator.sh/gpu-core"),
+        ({GPU: "200"}, "", "one card"),
+    ],
+)
+def test_cambricons_plugin_gets_a_part_of_one_card_and_no_pod_that_it_cannot_serve(
+    requests: Mapping[str, str], profile: str, why: str
+) -> None:
+    """Source: spec/scheduler-workloads.md 3.9, its examples."""
+    world = World()
+    world.scheduler_gates = frozenset((DEVICE_PLUGINS,))
+    world.observe(devices("n", 4, labels={GPU_VENDOR: "cambricon"}))
+    world.add_node(gpu_node("n", 4))
+    records = schedule(world, gpu_pod("p", requests))
+    placed = [record.event for record in records if isinstance(record.event, PodPlaced)]
+    assert [one.annotations["CAMBRICON_DSMLU_PROFILE"] for one in placed] == [profile] * (not why)
+    assert [one.annotations["CAMBRICON_DSMLU_ASSIGHED"] for one in placed] == ["false"] * (not why)
+    if why:
+        (refused,) = unschedulable(records).values()
+        assert refused.code == "DevicePluginRefuses"
+        assert why in refused.message
+
+
+@pytest.mark.parametrize(
+    ("gates", "provider", "expected"),
+    [
+        (frozenset((DEVICE_PLUGINS,)), "HAMi-core", ["n"]),
+        (frozenset((DEVICE_PLUGINS,)), "other", []),
+        (frozenset[str](), "HAMi-core", []),
+    ],
+)
+def test_a_pod_that_hami_core_isolates_gets_a_label_with_its_node(
+    gates: frozenset[str], provider: str, expected: list[str]
+) -> None:
+    world = World()
+    world.scheduler_gates = gates
+    world.observe(devices("n", 4))
+    world.add_node(gpu_node("n", 4, labels={ISOLATION_PROVIDER: provider}))
+    one = gpu_pod("p", {GPU: "50"})
+    one = msgspec.structs.replace(
+        one, metadata=msgspec.structs.replace(one.metadata, labels={ISOLATION_PROVIDER: provider})
+    )
+    desired = [record.event for record in schedule(world, one) if isinstance(record.event, FieldsDesired)]
+    assert [each.patch["metadata"]["labels"]["hami.io/vgpu-node"] for each in desired] == expected
+    assert {each.uid for each in desired} <= {one.metadata.uid}
+    assert [refusal("scheduling", MANIFEST.intents, each) for each in desired] == [""] * len(desired)

@@ -46,6 +46,10 @@ SPEC = PluginSpec(
         "JointAllocationViolated": ReasonText(
             "node(s) Device Joint-Allocate rules violation", "节点无法满足设备联合分配的要求"
         ),
+        "DevicePluginRefuses": ReasonText(
+            "the device plugin of the node's vendor cannot give the devices: {detail}",
+            "厂商设备插件无法分配设备：{detail}",
+        ),
         "DevicesInReservation": ReasonText("Reservation(s) {detail}", "资源预留中：{detail}"),
     },
     queueing_hints={
@@ -58,6 +62,7 @@ SPEC = PluginSpec(
                 "GpuCountUnsupported",
                 "MultiSharedGpu",
                 "GpuTopologyMissing",
+                "DevicePluginRefuses",
             ),
             _OFFER,
         ),

@@ -263,7 +263,11 @@ class DeviceState(PluginCycleState):
         devices = self._cache.devices(row)
         found = {DEVICE_ALLOCATED: annotation_for(pod_class.pod, allocation, devices.ids)}
         if self._for_device_plugins:
-            found |= device_plugin_annotations(allocation, devices.vendor, devices.model, self._now_ns)
+            vendor, model = devices.vendor, devices.model
+            more = device_plugin_annotations(allocation, vendor, model, devices.ids, self._now_ns)
+            if isinstance(more, Rejection):
+                return self._rejections.id_of(more)
+            found |= more
         return found
 
     def _reserved(self, requested: RequestedDevices, row: int, numas: frozenset[int] | None) -> Allocation | Rejection:
