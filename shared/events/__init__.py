@@ -30,9 +30,9 @@ EVENT_TYPES: Mapping[str, type[Event]] = {
     kind.type_name(): kind
     for module in CONTEXT_MODULES.values()
     for kind in vars(module).values()
-    if isinstance(kind, type) and issubclass(kind, Event) and kind is not Event
+    if isinstance(kind, type) and issubclass(kind, Event) and kind.type_name().startswith("koord.")
 }
-"""Stored type name -> class."""
+"""Stored type name -> class; a base of several types is not stored itself, and has no such name."""
 
 
 class Upcaster(NamedTuple):

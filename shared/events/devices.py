@@ -30,13 +30,12 @@ class DeviceUser(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     pod_uid: str
 
 
-class DeviceAppeared(Event, frozen=True, tag="koord.devices.DeviceAppeared.v1"):
-    """A device was found that was not there before: the first time, after it had disappeared, or in place of another.
+class DeviceEvent(Event, frozen=True):
+    """Base of the events about one device.
 
     Attributes:
-        found: the device.
-        health_since_ns: when its health last changed; here `at_ns`.
-        since_ns: condition -> when its status last changed.
+        device: `NODE/TYPE/MINOR`.
+        boot, number, at_ns: of the inventory that showed it.
     """
 
     KEY: ClassVar[str] = "device"
@@ -46,12 +45,23 @@ class DeviceAppeared(Event, frozen=True, tag="koord.devices.DeviceAppeared.v1"):
     boot: str
     number: int
     at_ns: int
+
+
+class DeviceAppeared(DeviceEvent, frozen=True, tag="koord.devices.DeviceAppeared.v1"):
+    """A device was found that was not there before: the first time, after it had disappeared, or in place of another.
+
+    Attributes:
+        found: the device.
+        health_since_ns: when its health last changed; here `at_ns`.
+        since_ns: condition -> when its status last changed.
+    """
+
     found: DeviceFound
     health_since_ns: int
     since_ns: dict[str, int] = msgspec.field(default_factory=dict)
 
 
-class DeviceHealthChanged(Event, frozen=True, tag="koord.devices.DeviceHealthChanged.v1"):
+class DeviceHealthChanged(DeviceEvent, frozen=True, tag="koord.devices.DeviceHealthChanged.v1"):
     """A device became healthy or unhealthy. An unhealthy one is given to no pod; what pods have of it stays theirs.
 
     Attributes:
@@ -62,13 +72,6 @@ class DeviceHealthChanged(Event, frozen=True, tag="koord.devices.DeviceHealthCha
         health_since_ns, since_ns: as in DeviceAppeared.
     """
 
-    KEY: ClassVar[str] = "device"
-
-    device: str
-    node: str
-    boot: str
-    number: int
-    at_ns: int
     found: DeviceFound
     health_since_ns: int
     reason: str = ""
@@ -77,7 +80,7 @@ class DeviceHealthChanged(Event, frozen=True, tag="koord.devices.DeviceHealthCha
     since_ns: dict[str, int] = msgspec.field(default_factory=dict)
 
 
-class DeviceChanged(Event, frozen=True, tag="koord.devices.DeviceChanged.v1"):
+class DeviceChanged(DeviceEvent, frozen=True, tag="koord.devices.DeviceChanged.v1"):
     """Something else than its health changed about a device: amounts, place, labels, virtual functions, conditions.
 
     Attributes:
@@ -85,20 +88,13 @@ class DeviceChanged(Event, frozen=True, tag="koord.devices.DeviceChanged.v1"):
         found, health_since_ns, since_ns: as in DeviceAppeared.
     """
 
-    KEY: ClassVar[str] = "device"
-
-    device: str
-    node: str
-    boot: str
-    number: int
-    at_ns: int
     found: DeviceFound
     changed: tuple[str, ...]
     health_since_ns: int
     since_ns: dict[str, int] = msgspec.field(default_factory=dict)
 
 
-class DeviceDisappeared(Event, frozen=True, tag="koord.devices.DeviceDisappeared.v1"):
+class DeviceDisappeared(DeviceEvent, frozen=True, tag="koord.devices.DeviceDisappeared.v1"):
     """A device is no longer there.
 
     Attributes:
@@ -108,13 +104,6 @@ class DeviceDisappeared(Event, frozen=True, tag="koord.devices.DeviceDisappeared
         pods: the pods that had the device then.
     """
 
-    KEY: ClassVar[str] = "device"
-
-    device: str
-    node: str
-    boot: str
-    number: int
-    at_ns: int
     why: str
     found: DeviceFound
     pods: tuple[DeviceUser, ...] = ()
@@ -157,5 +146,5 @@ class NodeDevicesRemoved(Event, frozen=True, tag="koord.devices.NodeDevicesRemov
     moved: bool = False
 
 
-DEVICE_EVENTS: tuple[type[Event], ...] = (DeviceAppeared, DeviceHealthChanged, DeviceChanged, DeviceDisappeared)
+DEVICE_EVENTS: tuple[type[DeviceEvent], ...] = (DeviceAppeared, DeviceHealthChanged, DeviceChanged, DeviceDisappeared)
 """Types about one device, by the key `NODE/TYPE/MINOR`."""
