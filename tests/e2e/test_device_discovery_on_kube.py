@@ -1,9 +1,12 @@
-"""From cards to pods on a real API server: a node's agent lists cards through a compiled NVIDIA library and sysfs, and
-reports them over NATS with the node's login; the gateway writes the Device, and puts right what others change.
+"""From cards to pods on a real API server: a node's agent lists cards through a compiled NVIDIA library, sysfs and the
+file of a device daemon, and reports them over NATS with the node's login; the gateway writes the Device, and puts right
+what others change.
 """
 
 import asyncio
 import json
+import os
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +17,7 @@ import msgspec
 from cli.credentials.credentials_folder import env_file, read_env
 from cli.dev.kube_client import ApiRefused
 from cli.dev.local_control_plane import Cluster
+from cli.processes.child_process import Process
 from services.node_agent.devices.nvidia_gpus import DRIVER
 from shared.agents import subjects
 from shared.kube.instants import SECOND
@@ -22,8 +26,10 @@ from tests.e2e.stage import BASE, Stage, pod
 from tests.integration.node_agent.agent_process import an_agent
 from tests.support import sysfs_trees
 from tests.support.kube_system import System, running
-from tests.support.sysfs_trees import NVIDIA, VGA
+from tests.support.sysfs_trees import ACCELERATOR, KUNLUN, NVIDIA, VGA
 from tests.support.waiting import until
+from tests.unit.node_agent.device_daemon import vendor_programs
+from tests.unit.node_agent.device_daemon.vendor_programs import XPU_SMI
 from tests.unit.node_agent.devices import fake_nvml
 
 NODE = "gpu.1"
@@ -39,6 +45,7 @@ class Machine:
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
         self.sys, self.cards = folder / "sys", folder / "cards"
+        self.infos, self.programs = folder / "infos", folder / "bin"
         self.library = fake_nvml.build(folder)
         for number in range(2):
             sysfs_trees.pci_function(self.sys, sysfs_trees.gpu_path(number), VGA, NVIDIA, driver=DRIVER)
@@ -50,6 +57,26 @@ class Machine:
         beside = self.cards.with_suffix(".new")
         beside.write_text("".join(f"{line}\n" for line in lines))
         beside.replace(self.cards)
+
+
+@asynccontextmanager
+async def listing(machine: Machine, folder: Path) -> AsyncIterator[None]:
+    """Runs the device daemon of a node that has an XPU."""
+    sysfs_trees.pci_function(machine.sys, "pci0000:3b/0000:3b:00.0", ACCELERATOR, KUNLUN)
+    answers = {name: text.splitlines()[0] for name, text in XPU_SMI.items()}
+    vendor_programs.program(machine.programs, "xpu_smi", answers)
+    env = os.environ | {
+        "PATH": f"{machine.programs}:{os.environ['PATH']}",
+        "KOORD_DEVICE_DAEMON_SYS_ROOT": str(machine.sys),
+    }
+    flags = ["--prints-output-file", str(machine.infos / "ic-device"), "--sleep-interval", "1h"]
+    command = [sys.executable, "-P", "-m", "cli", "run", "device-daemon", *flags]
+    daemon = Process("device-daemon", command, folder / "daemon.log", env=env)
+    daemon.start()
+    try:
+        yield
+    finally:
+        await asyncio.to_thread(daemon.stop)
 
 
 @asynccontextmanager
@@ -66,6 +93,7 @@ async def reporting(system: System, machine: Machine, folder: Path) -> AsyncIter
         KOORD_NODE_AGENT_FEATURES="Accelerators=true,RDMADevices=true",
         KOORD_NODE_AGENT_NVML=machine.library,
         KOORD_NODE_AGENT_SYS_ROOT=str(machine.sys),
+        KOORD_NODE_AGENT_DEVICE_INFOS=str(machine.infos),
     )
     process.start()
     try:
@@ -91,6 +119,11 @@ class Watched:
         """Returns `TYPE/MINOR` -> health, by the Device."""
         listed = (await self.device()).get("spec", {}).get("devices", [])
         return {f"{each['type']}/{each['minor']}": each["health"] for each in listed}
+
+    async def ids(self) -> set[str]:
+        """Returns the ids of the GPUs and the like, by the Device."""
+        listed = (await self.device()).get("spec", {}).get("devices", [])
+        return {each["id"] for each in listed if each["type"] == "gpu"}
 
     async def label(self) -> str:
         """Returns the Device's label of the model."""
@@ -141,6 +174,10 @@ async def test_reported_cards_become_a_device_that_is_kept_and_a_failed_card_tak
         await until(on.cards, holds=equal({f"gpu/{taken}": True, "rdma/0": True}))
         print(f"gone from the Device {await _delay_s(system, 'DeviceDisappeared'):.3f} s after the report")
         assert not stage.pod("late")["spec"].get("nodeName")
+        before = await on.ids()
+        async with listing(machine, tmp_path):
+            await until(on.ids, holds=equal({"xpu-0"}))
+        await until(on.ids, holds=equal(before))
 
 
 async def _drift_is_repaired(on: Watched) -> None:
