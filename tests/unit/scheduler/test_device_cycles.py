@@ -152,8 +152,21 @@ def test_a_node_without_a_device_leaves_the_choice_to_its_kubelet() -> None:
     assert minors(records) == {}
     world.observe(devices("n", 4))
     assert minors(schedule(world, gpu_pod("q", {"nvidia.com/gpu": "1"}))) == {"q": [0]}
+
+
+def test_a_node_that_lost_its_device_allocates_none_while_pods_have_some_there() -> None:
+    """Its kubelet would give a card that the scheduler gave to another pod."""
+    world = world_of("n")
+    one = schedule(world, gpu_pod("has", {"nvidia.com/gpu": "1"}))
+    assert minors(one) == {"has": [0]}
+    world.answer(next(record for record in one if isinstance(record.event, PodPlaced)), "bound")
     world.observe(ObjectDeleted(resource=DEVICES, name="n", uid="device-n"))
-    assert minors(schedule(world, gpu_pod("r", {"nvidia.com/gpu": "1"}))) == {}
+    records = schedule(world, gpu_pod("late", {"nvidia.com/gpu": "1"}), gpu_pod("without", {}))
+    assert placements(records) == {"without": "n"}
+    assert unschedulable(records)["late"].code == "InsufficientDevices"
+    world.observe(devices("n", 4))
+    world.wait(20)
+    assert minors(schedule(world)) == {"late": [1]}
 
 
 def test_the_cards_of_a_device_that_cannot_be_read_are_given_to_nobody() -> None:

@@ -23,6 +23,7 @@ from shared.kube.device import (
     DeviceInfo,
 )
 from shared.kube.json_text import read_json
+from shared.kube.meta import Metadata
 from shared.kube.quantity import BadQuantity, amounts, nanos, value
 
 Amounts = Mapping[str, int]
@@ -208,3 +209,10 @@ def _table(annotations: Mapping[str, str]) -> PartitionTable | None:
 
 
 NO_DEVICES = NodeDevices(None, {})
+"""Of a node without a Device, whose kubelet chooses."""
+
+LOST_DEVICES = NodeDevices(Device(Metadata(name="")), {})
+"""Of a node whose Device is gone while pods have devices there: none is given, and what the pods have stays theirs.
+
+Source: spec/scheduler-workloads.md 3.1.
+"""

@@ -13,7 +13,7 @@ import numpy as np
 from services.scheduler.kernels.array_types_and_row_selection import Bools
 from services.scheduler.plugins.device_share.allocation_annotation import allocation_of
 from services.scheduler.plugins.device_share.device_usage import Allocation, DevicesInUse, DeviceUsage
-from services.scheduler.plugins.device_share.devices_of_node import NO_DEVICES, NodeDevices
+from services.scheduler.plugins.device_share.devices_of_node import LOST_DEVICES, NO_DEVICES, NodeDevices
 from services.scheduler.plugins.device_share.filter_score_reserve_on_one_node import (
     DeviceAdmission,
     DeviceSettings,
@@ -70,7 +70,7 @@ class DeviceCache(NodeStateCache[Allocation, Allocation, CachedDevices]):
     """Cache of one plugin.
 
     Attributes:
-        known: bool[rows]: the node has a Device, so that devices are allocated there.
+        known: bool[rows]: the node has a Device, or had one, so that devices are allocated there or nowhere.
         results: of classes, by the numbers of states.
     """
 
@@ -101,12 +101,19 @@ class DeviceCache(NodeStateCache[Allocation, Allocation, CachedDevices]):
     def assign(self, row: int, uid: str, assignment: Assignment) -> None:
         """Counts the devices in the pod's allocation, if there are any."""
         if allocation := allocation_of(assignment.allocation):
-            state = self._states.get(row)
+            state = self._states.get(row) if self.devices(row).known else None
             after = None if state is None else self.after(row, state, allocation)
             self._pods.setdefault(row, {})[uid] = allocation
             self._drop_state(row)
             if after is not None:
                 self._states[row] = after
+            self.known[row] = True
+
+    def release(self, row: int, uid: str, assignment: Assignment) -> None:
+        """Counts the pod's devices no longer."""
+        super().release(row, uid, assignment)
+        self._reach(row + 1)
+        self.known[row] = self.devices(row).known
 
     # reads of a cycle
 
@@ -117,7 +124,8 @@ class DeviceCache(NodeStateCache[Allocation, Allocation, CachedDevices]):
 
     def devices(self, row: int) -> NodeDevices:
         """The devices of a node, with their ids."""
-        return self._devices.get(row, NO_DEVICES)
+        devices = self._devices.get(row, NO_DEVICES)
+        return LOST_DEVICES if row in self._pods and not devices.known else devices
 
     def allocations(self, row: int) -> list[Allocation]:
         """The allocations of the pods of a node."""
