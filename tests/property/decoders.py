@@ -35,7 +35,7 @@ from shared.agents import actions, device_inventory, node_pods, node_slo, receip
 from shared.agents.decoding import BadMessage
 from shared.domain import quota_charge
 from shared.errors import KoordError
-from shared.kube.device import ISOLATION_PROVIDER
+from shared.kube.device import HAMI_CORE, ISOLATION_PROVIDER
 from shared.kube.elastic_quota import declared
 from shared.kube.instants import SECOND
 from shared.kube.meta import Metadata
@@ -172,7 +172,7 @@ _ALLOCATED = (
 
 def _hooks() -> Iterator[tuple[str, Fuzzed]]:
     """Yields decoders of what the container runtime and the kubelet send, and of the annotation that hooks read."""
-    labels = {ISOLATION_PROVIDER: gpu_environment.HAMI_CORE}
+    labels = {ISOLATION_PROVIDER: HAMI_CORE}
     hook = gpu_environment.gpu_environment("/lib.so", monitor=False)  # nothing is made on this machine
     plugin = NriPlugin({gpu_environment.NAME: hook}, lambda _: None, stop_at_failure=True)
 
