@@ -12,6 +12,7 @@ from shared.events.descheduling import (
     DeschedulingCycled,
     EvictionCaseClosed,
     EvictionCaseOpened,
+    EvictionStepDecided,
 )
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
@@ -23,6 +24,8 @@ def subject(record: RecordedEvent) -> Hashable:
     match record.event:
         case EvictionCaseOpened(case=case) | EvictionCaseClosed(case=case):
             return type(record.event), case
+        case EvictionStepDecided(case=case, step=step):
+            return EvictionStepDecided, case, step
         case AnomaliesObserved(of=of):
             return AnomaliesObserved, of
         case FieldsDesired(resource=resource, name=name, fields=fields):
@@ -37,7 +40,7 @@ def holds(state: DeschedulerState, _: Kept) -> Holds:
 
     def still_holds(record: RecordedEvent) -> bool:
         match record.event:
-            case EvictionCaseOpened(case=case):
+            case EvictionCaseOpened(case=case) | EvictionStepDecided(case=case):
                 return case in state.cases.cases
             case EvictionCaseClosed(case=case):
                 return case in state.cases.cases and state.cases.cases[case].closed is not None
@@ -61,6 +64,7 @@ def holds(state: DeschedulerState, _: Kept) -> Holds:
 CARRY_FORWARD = CarryForward(
     kinds=(
         EvictionCaseOpened,
+        EvictionStepDecided,
         EvictionCaseClosed,
         AnomaliesObserved,
         DeschedulingCycled,

@@ -7,6 +7,7 @@ import msgspec
 
 from services.descheduler.configuration.config_reload import config_drafts
 from services.descheduler.configuration.plugin_kinds import BALANCE, DESCHEDULE
+from services.descheduler.framework.case_steps import next_steps
 from services.descheduler.framework.close_cases import close_cases
 from services.descheduler.framework.cycle import CyclePlan, decide_cycle, plan_cycle
 from services.descheduler.prometheus_metrics import DeschedulerMetrics
@@ -28,6 +29,7 @@ from shared.events.descheduling import (
     DeschedulingCycled,
     EvictionCaseClosed,
     EvictionCaseOpened,
+    EvictionStepDecided,
 )
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
@@ -66,7 +68,7 @@ class Descheduler:
         while not runtime.draining.is_set():
             if self._is_settled():
                 await self._configure()
-                await self._close_cases()
+                await self._advance_cases()
                 if self._is_due():
                     await self._cycle()
             await runtime.changed(POLL_INTERVAL_S)
@@ -94,9 +96,14 @@ class Descheduler:
             for note in configuration.notes if configuration else ():
                 log.warning(note, extra={"config": self._state.config_source})
 
-    async def _close_cases(self) -> None:
-        now_ns = self._runtime.now_ns()
-        if drafts := close_cases(self._state, now_ns):
+    async def _advance_cases(self) -> None:
+        """Takes the next steps of open cases, and closes those that have ended."""
+        now_ns, configuration = self._runtime.now_ns(), self._state.configuration
+        drafts = close_cases(self._state, now_ns)
+        if configuration is not None:
+            per_node = in_force(self._state.config_settings).step_pods_per_node
+            drafts += next_steps(self._state, configuration, per_node)
+        if drafts:
             await self._runtime.append(drafts, now_ns=now_ns, config=self._state.config_digest)
             self._metrics.closed(draft.event for draft in drafts)
 
@@ -163,6 +170,7 @@ SERVICE = Service(
         DeschedulingCycled,
         AnomaliesObserved,
         EvictionCaseOpened,
+        EvictionStepDecided,
         EvictionCaseClosed,
         FieldsDesired,
         ObjectDesired,

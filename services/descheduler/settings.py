@@ -15,6 +15,7 @@ class DecisionSettings(msgspec.Struct, frozen=True):
     repeat_after_s: float = 1_800.0
     source_after_s: float = 300.0
     without_destination: bool = False
+    step_pods_per_node: int = 2
 
     def recorded(self) -> dict[str, str]:
         """Field -> value as text, for ConfigApplied."""
@@ -55,6 +56,10 @@ class DeschedulerSettings(Settings, frozen=True, kw_only=True):
     without_destination: Annotated[
         bool, Meta(description="move pods for which the scheduler finds no other node; never do this in production")
     ] = False
+    step_pods_per_node: Annotated[
+        int,
+        Meta(ge=1, description="pods of a node that leave at once; more of them once the measured effect has followed"),
+    ] = 2
     destinations_timeout_s: Annotated[
         float, Meta(gt=0, description="how long a cycle waits for the scheduler's answer; without one no pod moves")
     ] = 5.0
@@ -65,4 +70,6 @@ class DeschedulerSettings(Settings, frozen=True, kw_only=True):
 
     def decision_settings(self) -> DecisionSettings:
         """The part that shapes decisions."""
-        return DecisionSettings(self.repeat_after_s, self.source_after_s, self.without_destination)
+        return DecisionSettings(
+            self.repeat_after_s, self.source_after_s, self.without_destination, self.step_pods_per_node
+        )

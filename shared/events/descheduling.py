@@ -133,6 +133,23 @@ class EvictionCaseOpened(Event, frozen=True, tag="koord.descheduling.EvictionCas
     dry_run: bool = False
 
 
+class EvictionStepDecided(Event, frozen=True, tag="koord.descheduling.EvictionStepDecided.v1"):
+    """The next pods of a case leave, or no more of them.
+
+    Attributes:
+        step: its number, from 1.
+        pods: those that leave now; their jobs follow as intents.
+        stopped: why the rest of the case's victims stay; empty while it goes on.
+    """
+
+    KEY: ClassVar[str] = "case"
+
+    case: str
+    step: int
+    pods: tuple[str, ...] = ()
+    stopped: str = ""
+
+
 class VictimOutcome(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The end of a victim's move: `moved`, or `stayed` with the reason."""
 

@@ -54,6 +54,7 @@ def history(random: Random) -> RecordingCluster:
                 jobs += [victim.job for victim in case.victims] if case else []
             case _ if jobs:
                 cluster.job(random.choice(jobs), random.choice(("Running", "Succeeded", "Failed")))
+                cluster.advance()
                 cluster.close()
     return cluster
 

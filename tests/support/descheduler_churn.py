@@ -1,6 +1,6 @@
-"""A small cluster whose usage drifts, with the descheduler and the scheduler's engine: pods come, go, grow, and move.
+"""A small cluster whose usage drifts, with the descheduler and the scheduler's engine: pods come, go and move.
 
-`Churn` checks after each cycle what must always hold; `imbalance` and `evictions` compare configurations on one history.
+`Churn` checks after each cycle what must always hold; `figures` compares settings on the same histories.
 """
 
 import sys
@@ -10,7 +10,7 @@ from statistics import pstdev
 from typing import NamedTuple
 
 from services.descheduler.settings import DecisionSettings
-from shared.events.descheduling import EvictionCaseOpened
+from shared.events.descheduling import EvictionCaseOpened, EvictionStepDecided
 from shared.kube.instants import SECOND
 from tests.unit.descheduler.small_cluster import CONFIG, SmallCluster
 
@@ -46,6 +46,7 @@ class Churn:
         self._left: dict[str, list[tuple[int, str]]] = {}  # lineage -> instant and node
         self._jobs: dict[str, tuple[str, str, int]] = {}  # job -> pod, destination, steps left
         self._names = 0
+        self._cases: dict[str, EvictionCaseOpened] = {}
         for name in NODES:
             self.cluster.node(name)
         for _ in range(12):
@@ -71,6 +72,8 @@ class Churn:
             self.cluster.report(node, {n: used for n, (on, used) in self._pods.items() if on == node})
         loads = [sum(used for on, used in self._pods.values() if on == node) * 100 / CPU_MILLI for node in NODES]
         self.imbalance += pstdev(loads)
+        for advanced in self.cluster.advance():
+            self._begin(self._cases[advanced.case], advanced)
         self.cluster.close()
         case = self.cluster.cycle() if self._has_descheduler else None
         if case is not None:
@@ -123,7 +126,16 @@ class Churn:
                 recent = [node for at_ns, node in self._left.get(lineage, ()) if now_ns - at_ns < self._repeat_ns]
                 self._check(case, name, victim.destination, hot, recent, is_moving=name in moving)
             self._left.setdefault(lineage, []).append((now_ns, victim.node))
-            self._jobs[victim.job] = name, victim.destination or self._moves.choice(NODES), self._moves.randrange(4)
+        self._cases[case.case] = case
+        for step in self.cluster.state.cases.cases[case.case].steps:
+            self._begin(case, step)
+
+    def _begin(self, case: EvictionCaseOpened, step: EvictionStepDecided) -> None:
+        """The jobs of a step begin."""
+        for victim in case.victims:
+            if victim.pod in step.pods:
+                to = victim.destination or self._moves.choice(NODES)
+                self._jobs[victim.job] = victim.pod.removeprefix("default/"), to, self._moves.randrange(4)
 
     def _check(
         self, case: EvictionCaseOpened, pod: str, destination: str, hot: set[str], recent: list[str], *, is_moving: bool

@@ -1,8 +1,8 @@
 """Closes the cases whose moves have all ended, with the benefit that was measured afterwards."""
 
+from services.descheduler.framework.measured_effect import last_end_ns, used
 from services.descheduler.state.descheduler_state import DeschedulerState
 from services.descheduler.state.eviction_cases import OpenedCase
-from services.descheduler.state.load_report import LoadReport
 from shared.events import Draft
 from shared.events.descheduling import EvictionCaseClosed, Measured, Victim, VictimOutcome
 from shared.kube.instants import SECOND
@@ -34,13 +34,12 @@ def _closed(state: DeschedulerState, opened: OpenedCase, now_ns: int) -> Evictio
     outcomes = [each for each in found if each is not None]
     if len(outcomes) < len(found):
         return None
-    jobs = [state.cases.jobs[victim.job] for victim in case.victims if victim.job in state.cases.jobs]
-    ended_ns = max((job.at_ns for job in jobs), default=opened.at_ns)
+    ended_ns = last_end_ns(state, opened)
     measured = []
     for each in case.expected:
         report = state.cluster.report(each.node)
         if report is not None and report.at_ns > ended_ns:
-            total = _used(report, each.resource)
+            total = used(report, each.resource)
             measured.append(Measured(each.node, each.resource, each.before, each.after, total))
         elif now_ns - ended_ns < UNMEASURED_NS and case.victims:
             return None
@@ -53,6 +52,8 @@ def _closed(state: DeschedulerState, opened: OpenedCase, now_ns: int) -> Evictio
 
 def _outcome(state: DeschedulerState, opened: OpenedCase, victim: Victim, now_ns: int) -> VictimOutcome | None:
     """Returns how the move of a victim ended; None while it has not."""
+    if victim.pod not in opened.started:
+        return VictimOutcome(victim.pod, STAYED, opened.stopped) if opened.stopped else None
     job = state.cases.jobs.get(victim.job)
     is_gone = victim.pod_uid not in state.cluster.pods
     if job is None:
@@ -63,9 +64,3 @@ def _outcome(state: DeschedulerState, opened: OpenedCase, victim: Victim, now_ns
         return None
     outcome = ENDED[job.phase]
     return VictimOutcome(victim.pod, outcome, "" if outcome == MOVED else job.message or job.phase)
-
-
-def _used(report: LoadReport, resource: str) -> int:
-    """Returns the usage of a node in a report, as LowNodeLoad counts it; 0 for a resource that reports do not have."""
-    parts = (report.system, *report.pods.values())
-    return sum(getattr(part, resource, None) or 0 for part in parts)

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from services.descheduler.configuration.configuration import Configuration, Profile
-from services.descheduler.configuration.plugin_kinds import BALANCE, DESCHEDULE, FILTER, MIGRATION_CONTROLLER
+from services.descheduler.configuration.plugin_kinds import BALANCE, DESCHEDULE, FILTER
+from services.descheduler.framework.case_steps import step_drafts
 from services.descheduler.framework.cycle_context import (
     MOST_PASSED_OVER,
     Chosen,
@@ -20,7 +21,7 @@ from services.descheduler.framework.cycle_context import (
     Findings,
 )
 from services.descheduler.framework.eviction_limits import EvictionLimits
-from services.descheduler.framework.migration_jobs import job_name, jobs_of
+from services.descheduler.framework.migration_jobs import job_name, mode_and_ttl
 from services.descheduler.framework.no_loops import NoLoops
 from services.descheduler.load_aware.measured_node import Amounts, MeasuredNode, PodOnNode
 from services.descheduler.plugins.registry import REGISTRY
@@ -37,10 +38,7 @@ from shared.events.descheduling import (
     PassedOver,
     Victim,
 )
-from shared.kube.instants import SECOND
 from shared.kube.node import Node
-
-RESERVATION_FIRST, DEFAULT_TTL_NS = "ReservationFirst", 300 * SECOND
 
 FEWEST_NODES = 2
 """With fewer nodes there is no other place for a pod, and a cycle does nothing."""
@@ -186,21 +184,15 @@ def decide_cycle(
         opened = _opened(plan, case, answer, settings)
         ids.append(opened.case)
         drafts.append(Draft(opened, correlation=opened.case))
-        if not opened.dry_run:
-            drafts += jobs_of(opened, *_mode_and_ttl(configuration, case.profile))
+        if opened.victims and not opened.dry_run:
+            mode = mode_and_ttl(configuration, case.profile)
+            drafts += step_drafts(opened, 1, opened.victims, settings.step_pods_per_node, *mode)
     if not drafts and not events and not plan.faults and configuration.interval_ns:
         return []
     cycled = DeschedulingCycled(
         name="cycle", cycle=plan.cycle, nodes=plan.nodes, cases=tuple(ids), faults=dict(plan.faults)
     )
     return [Draft(cycled), *map(Draft, events), *drafts]
-
-
-def _mode_and_ttl(configuration: Configuration, profile: str) -> tuple[str, int]:
-    """Returns how the jobs of a profile move pods, and their time-out, by the arguments of its evict plugin."""
-    args = next(each.args for each in configuration.profiles if each.name == profile)
-    found = args.get(MIGRATION_CONTROLLER)
-    return getattr(found, "default_mode", RESERVATION_FIRST), getattr(found, "default_ttl_ns", DEFAULT_TTL_NS)
 
 
 def _opened(

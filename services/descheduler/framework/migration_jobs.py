@@ -3,15 +3,19 @@
 Source: spec/descheduler.md 3.1, 3.3.
 """
 
+from collections.abc import Iterable
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
+from services.descheduler.configuration.configuration import Configuration
+from services.descheduler.configuration.plugin_kinds import MIGRATION_CONTROLLER
 from shared.events import Draft
 from shared.events.descheduling import EvictionCaseOpened, Victim
 from shared.events.intents import ObjectDesired
-from shared.kube.instants import duration_text
+from shared.kube.instants import SECOND, duration_text
 from shared.kube.resource_names import MIGRATION_JOBS
 
+RESERVATION_FIRST, DEFAULT_TTL_NS = "ReservationFirst", 300 * SECOND
 REASON, TRIGGER = "koordinator.sh/evict-reason", "koordinator.sh/evict-trigger"
 CASE = "descheduler.koordstream/case"
 """Annotation of a job with the case that it belongs to."""
@@ -22,8 +26,8 @@ def job_name(case: str, number: int, pod_uid: str) -> str:
     return str(uuid5(NAMESPACE_URL, f"{case}/{number}/{pod_uid}"))
 
 
-def jobs_of(case: EvictionCaseOpened, mode: str, ttl_ns: int) -> list[Draft]:
-    """Returns the intents that make the jobs of a case, in the order of its victims.
+def jobs_of(case: EvictionCaseOpened, victims: Iterable[Victim], mode: str, ttl_ns: int) -> list[Draft]:
+    """Returns the intents that make the jobs of victims of a case, in their order.
 
     Args:
         mode: `ReservationFirst` or `EvictDirectly`.
@@ -34,7 +38,7 @@ def jobs_of(case: EvictionCaseOpened, mode: str, ttl_ns: int) -> list[Draft]:
             ObjectDesired(resource=MIGRATION_JOBS, name=victim.job, body=_body(case, victim, mode, ttl_ns)),
             correlation=case.case,
         )
-        for victim in case.victims
+        for victim in victims
     ]
 
 
@@ -47,3 +51,10 @@ def _body(case: EvictionCaseOpened, victim: Victim, mode: str, ttl_ns: int) -> d
     }
     annotations = {REASON: victim.reason, TRIGGER: case.plugin, CASE: case.case}
     return {"metadata": {"annotations": annotations}, "spec": spec}
+
+
+def mode_and_ttl(configuration: Configuration, profile: str) -> tuple[str, int]:
+    """Returns how the jobs of a profile move pods, and their time-out, by the arguments of its evict plugin."""
+    args = next((each.args for each in configuration.profiles if each.name == profile), {})
+    found = args.get(MIGRATION_CONTROLLER)
+    return getattr(found, "default_mode", RESERVATION_FIRST), getattr(found, "default_ttl_ns", DEFAULT_TTL_NS)

@@ -3,6 +3,7 @@
 - A pod is not moved twice for one cause within a set time; the pod that replaced it counts as the same one.
 - A node that received pods is no source at once: its usage does not show them yet.
 - A pod does not return to the node that one of its workload left, while the cause may hold.
+- A node is no source again while a case moves pods off it: its usage does not show yet that they have left.
 - A member of a gang does not move alone.
 
 These are rules of this system; upstream has none of them.
@@ -24,12 +25,14 @@ class NoLoops:
         self._repeat_ns = int(settings.repeat_after_s * SECOND)
         self._settle_ns = int(settings.source_after_s * SECOND)
         self._now_ns = now_ns
+        self._cases = state.cases
         self._left = state.cases.left
         self._received = state.cases.received_ns
         self._moving = state.cases.moving_pods()
 
     def filter_of(self, plugin: str) -> Filter:
         """Returns the filter of pods that a plugin may move."""
+        sources = self._cases.sources(plugin)
 
         def refusal(pod: PodOnNode) -> str:
             metadata = pod.pod.metadata
@@ -41,6 +44,8 @@ class NoLoops:
                 for each in left:
                     if each.plugin == plugin and self._now_ns - each.at_ns < self._repeat_ns:
                         return f"it left {each.node} for the same cause in case {each.case}, a moment ago"
+            if case := sources.get(pod.pod.spec.node_name):
+                return f"case {case} moves pods off node {pod.pod.spec.node_name}, and its effect is not measured yet"
             received_ns = self._received.get(pod.pod.spec.node_name, 0)
             if received_ns and self._now_ns - received_ns < self._settle_ns:
                 return f"node {pod.pod.spec.node_name} received pods a moment ago"

@@ -33,6 +33,7 @@ from shared.events.descheduling import (
     DeschedulingCycled,
     EvictionCaseClosed,
     EvictionCaseOpened,
+    EvictionStepDecided,
 )
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
@@ -50,7 +51,7 @@ FOLDED: dict[str, tuple[type[Event], ...]] = {
     "metrics-*": (NodeReported, NodeReportsExpired),
     "descheduling": (
         WriterStarted, ConfigApplied, ConfigRejected, FieldsDesired, ObjectDesired, DeschedulingCycled, AnomaliesObserved,
-        EvictionCaseOpened, EvictionCaseClosed,
+        EvictionCaseOpened, EvictionStepDecided, EvictionCaseClosed,
     ),
 }  # fmt: skip
 """Context -> event types that the State folds; it ignores the others."""
@@ -77,7 +78,7 @@ class DeschedulerState(OwnDesiredStates):
         cases: eviction cases, and the PodMigrationJobs by which they move pods.
     """
 
-    SCHEMA: ClassVar[int] = 1
+    SCHEMA: ClassVar[int] = 2
 
     def __init__(self) -> None:
         super().__init__()

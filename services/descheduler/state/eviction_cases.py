@@ -6,10 +6,11 @@ A fold over `descheduling`, and over the phases of PodMigrationJobs in `cluster`
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from shared.events import Event, RecordedEvent
 from shared.events.base import without_basis
-from shared.events.descheduling import EvictionCaseClosed, EvictionCaseOpened
+from shared.events.descheduling import EvictionCaseClosed, EvictionCaseOpened, EvictionStepDecided
 from shared.kube.instants import SECOND
 
 KEPT_NS = 6 * 3600 * SECOND
@@ -40,11 +41,27 @@ class JobPhase(NamedTuple):
 
 
 class OpenedCase(msgspec.Struct, frozen=True, gc=False):
-    """A case: its event, and the instant of it."""
+    """A case.
+
+    Attributes:
+        event, at_ns: its event, and the instant of it.
+        steps: in order.
+    """
 
     event: EvictionCaseOpened
     at_ns: int
+    steps: tuple[EvictionStepDecided, ...] = ()
     closed: EvictionCaseClosed | None = None
+
+    @property
+    def started(self) -> frozenset[str]:
+        """The pods that leave, or have left."""
+        return frozenset(pod for step in self.steps for pod in step.pods)
+
+    @property
+    def stopped(self) -> str:
+        """Why the other victims stay; empty while the case goes on."""
+        return next((step.stopped for step in self.steps if step.stopped), "")
 
 
 class EvictionCases:
@@ -67,8 +84,12 @@ class EvictionCases:
                 self.cases[case] = OpenedCase(without_basis(event), record.at_ns)
                 self._forget(record.at_ns)
             case EvictionCaseClosed(case=case) if case in self.cases:
+                self.cases[case] = replace(self.cases[case], closed=without_basis(event))
+            case EvictionStepDecided(case=case, step=step) if case in self.cases:
                 opened = self.cases[case]
-                self.cases[case] = OpenedCase(opened.event, opened.at_ns, without_basis(event))
+                kept = [each for each in opened.steps if each.step != step]
+                steps = sorted((*kept, without_basis(event)), key=lambda each: each.step)
+                self.cases[case] = replace(opened, steps=tuple(steps))
             case _:
                 pass
 
@@ -96,6 +117,15 @@ class EvictionCases:
     def moving_pods(self) -> dict[str, str]:
         """Returns uid -> case of the victims of open cases."""
         return {victim.pod_uid: each.event.case for each in self.open for victim in each.event.victims}
+
+    def sources(self, plugin: str) -> dict[str, str]:
+        """Returns node -> open case of a plugin that moves pods off it."""
+        return {
+            victim.node: each.event.case
+            for each in self.open
+            if each.event.plugin == plugin
+            for victim in each.event.victims
+        }
 
     @property
     def left(self) -> dict[str, list[LeftNode]]:

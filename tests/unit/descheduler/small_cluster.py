@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from services.descheduler.configuration.config_reload import config_drafts
+from services.descheduler.framework.case_steps import next_steps
 from services.descheduler.framework.close_cases import close_cases
 from services.descheduler.framework.cycle import decide_cycle, plan_cycle
 from services.descheduler.settings import DecisionSettings, in_force
@@ -13,7 +14,7 @@ from services.scheduler.in_memory_scheduler import InMemoryScheduler
 from shared.domain.move_destinations import DestinationsResponse
 from shared.events import Draft, Event, RecordedEvent
 from shared.events.cluster import NodeObserved, ObjectObserved, PodDeleted, PodObserved
-from shared.events.descheduling import EvictionCaseClosed, EvictionCaseOpened
+from shared.events.descheduling import EvictionCaseClosed, EvictionCaseOpened, EvictionStepDecided
 from shared.events.metrics import ClassReported, NodeReported, PodReported, Usage
 from shared.kube.instants import SECOND
 from shared.kube.meta import Metadata, OwnerReference
@@ -141,6 +142,14 @@ class SmallCluster:
         drafts = decide_cycle(plan, response, configuration, settings)
         self.append(*drafts)
         return next((d.event for d in drafts if isinstance(d.event, EvictionCaseOpened)), None)
+
+    def advance(self) -> list[EvictionStepDecided]:
+        """Takes the next steps of open cases."""
+        configuration = self.state.configuration
+        assert configuration is not None
+        drafts = next_steps(self.state, configuration, in_force(self.state.config_settings).step_pods_per_node)
+        self.append(*drafts)
+        return [draft.event for draft in drafts if isinstance(draft.event, EvictionStepDecided)]
 
     def close(self) -> list[EvictionCaseClosed]:
         """Closes the cases that have ended."""

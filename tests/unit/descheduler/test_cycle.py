@@ -4,6 +4,7 @@ import pytest
 
 from services.descheduler.settings import DecisionSettings
 from services.descheduler.state.descheduler_state import DeschedulerState
+from shared.events.descheduling import EvictionCaseOpened
 from tests.unit.descheduler.small_cluster import APART, CONFIG, WEB, SmallCluster
 
 GANG = {"gang.scheduling.koordinator.sh/name": "train", "gang.scheduling.koordinator.sh/min-available": "2"}
@@ -93,16 +94,68 @@ def test_a_hot_node_is_no_destination() -> None:
     assert {victim.destination for victim in case.victims} <= {"cold", "middle"}
 
 
-def test_a_pod_of_an_open_case_is_not_chosen_again() -> None:
+def test_a_node_from_which_a_case_moves_pods_is_no_source_meanwhile() -> None:
     cluster = hot_cluster()
-    first = cluster.cycle()
-    assert first is not None
+    assert cluster.cycle() is not None
     cluster.wait(10)
     report(cluster)
-    second = cluster.cycle()
-    assert second is not None
-    assert {v.pod for v in first.victims}.isdisjoint(v.pod for v in second.victims)
-    assert any(f"case {first.case} moves it" in each.why for each in second.passed_over)
+    assert cluster.cycle() is None
+
+
+def crowded_cluster() -> tuple[SmallCluster, EvictionCaseOpened]:
+    """A hot node that three pods of one core have to leave, of which two go first; and its case."""
+    cluster = SmallCluster()
+    for name in ("hot", "cold", "middle"):
+        cluster.node(name)
+    for number in range(9):
+        cluster.pod(f"web-{number}", "hot", owner="web")
+    cluster.report("hot", {f"web-{number}": 1_000 for number in range(9)}, system=500)
+    cluster.report("cold", {}, system=500)
+    cluster.report("middle", {}, system=5_000)
+    case = cluster.cycle()
+    assert case is not None
+    assert len(case.victims) == 3
+    return cluster, case
+
+
+def test_the_next_pods_of_a_node_leave_once_the_effect_of_the_first_is_measured() -> None:
+    cluster, case = crowded_cluster()
+    (first,) = cluster.state.cases.cases[case.case].steps
+    assert first.pods == tuple(victim.pod for victim in case.victims[:2])
+    for victim in case.victims[:2]:
+        cluster.job(victim.job, "Succeeded")
+    cluster.wait(10)
+    assert cluster.advance() == []  # the node has not reported since
+    cluster.report("hot", {f"web-{number}": 1_000 for number in range(7)}, system=500)
+    (second,) = cluster.advance()
+    assert second.pods == (case.victims[2].pod,)
+    assert cluster.state.desired("podmigrationjobs.scheduling.koordinator.sh", case.victims[2].job) is not None
+    assert cluster.close() == []
+
+
+def test_a_case_stops_when_the_measured_effect_does_not_follow() -> None:
+    cluster, case = crowded_cluster()
+    for victim in case.victims[:2]:
+        cluster.job(victim.job, "Succeeded")
+    cluster.wait(10)
+    cluster.report("hot", {f"web-{number}": 1_000 for number in range(7)}, system=2_000)
+    (step,) = cluster.advance()
+    assert step.stopped == "cpu of hot fell by 500, not by the expected 2000"
+    (closed,) = cluster.close()
+    assert closed.outcome == "partly"
+    assert [(each.outcome, each.why) for each in closed.victims] == [
+        ("moved", ""),
+        ("moved", ""),
+        ("stayed", "cpu of hot fell by 500, not by the expected 2000"),
+    ]
+
+
+def test_a_case_of_which_no_pod_could_be_moved_stops() -> None:
+    cluster, case = crowded_cluster()
+    for victim in case.victims[:2]:
+        cluster.job(victim.job, "Failed")
+    (step,) = cluster.advance()
+    assert step.stopped == "none of the pods before could be moved"
 
 
 def test_the_pod_that_replaced_a_victim_does_not_move_again_for_the_same_cause() -> None:
