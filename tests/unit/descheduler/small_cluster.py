@@ -19,7 +19,16 @@ from shared.events.metrics import ClassReported, NodeReported, PodReported, Usag
 from shared.kube.instants import SECOND
 from shared.kube.meta import Metadata, OwnerReference
 from shared.kube.node import Node, NodeSpec, NodeStatus, Taint
-from shared.kube.pod import Affinity, Container, Pod, PodAffinity, PodAffinityTerm, PodSpec, PodStatus
+from shared.kube.pod import (
+    Affinity,
+    Container,
+    Pod,
+    PodAffinity,
+    PodAffinityTerm,
+    PodCondition,
+    PodSpec,
+    PodStatus,
+)
 from shared.kube.pod import ResourceRequirements as Resources
 from shared.kube.resource_names import MIGRATION_JOBS
 from shared.kube.selectors import LabelSelector
@@ -63,6 +72,7 @@ class SmallCluster:
         self.scheduler = InMemoryScheduler()
         self._seqs: dict[str, int] = {}
         self._pods: dict[str, Pod] = {}
+        self._replica_sets: dict[str, None] = {}
         self.append(*config_drafts(self.state, ("test", config), settings or DecisionSettings()))
 
     def node(
@@ -83,8 +93,12 @@ class SmallCluster:
     def pod(
         self, name: str, on: str, *, cpu: str = "1", owner: str = "", affinity: Affinity | None = None, **metadata: Any
     ) -> None:
-        """Adds a running pod of namespace `default`."""
-        owners = (OwnerReference(kind="ReplicaSet", name=owner, uid=owner, controller=True),) if owner else ()
+        """Adds a running pod of namespace `default`, of a ReplicaSet with ten replicas."""
+        owner = owner or f"of-{name}"
+        self._replica_set(owner)
+        owners = (
+            OwnerReference(api_version="apps/v1", kind="ReplicaSet", name=owner, uid=f"uid-{owner}", controller=True),
+        )
         resources = Resources(requests={"cpu": cpu, "memory": "1Gi"})
         pod = Pod(
             metadata=Metadata(name=name, namespace="default", uid=name, owner_references=owners, **metadata),
@@ -95,10 +109,18 @@ class SmallCluster:
                 containers=(Container(name="c", resources=resources),),
                 affinity=affinity,
             ),
-            status=PodStatus(phase="Running"),
+            status=PodStatus(phase="Running", conditions=(PodCondition(type="Ready", status="True"),)),
         )
         self._pods[name] = pod
         self._observe(PodObserved(pod=f"default/{name}", pod_uid=name, object=pod))
+
+    def _replica_set(self, name: str) -> None:
+        if name not in self._replica_sets:
+            self._replica_sets[name] = None
+            metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}"}
+            body = {"metadata": metadata, "spec": {"replicas": 10}}
+            key = f"default/{name}"
+            self._observe(ObjectObserved(resource="replicasets.apps", name=key, uid=f"uid-{name}", object=body))
 
     def delete(self, name: str) -> None:
         """Removes a pod."""
