@@ -11,7 +11,10 @@ from cli.main import koord
     [
         (["pendig"], "there is no command 'pendig' of `koord`; perhaps 'pending' is meant"),
         (["audit", "verfy"], "there is no command 'verfy' of `koord audit`; perhaps 'verify' is meant"),
-        (["get", "podz"], "there is no kind 'podz' to `koord get`; perhaps 'pods' is meant; there are configs, gangs"),
+        (
+            ["get", "podz"],
+            "there is no kind 'podz' to `koord get`; perhaps 'pods' is meant; there are configs, evictions, gangs",
+        ),
         (["describe", "nod", "n1"], "there is no kind 'nod' to `koord describe`; perhaps 'node' is meant"),
         (["xyzzy"], "there is no command 'xyzzy' of `koord`\n"),
     ],
