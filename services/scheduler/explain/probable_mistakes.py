@@ -10,7 +10,7 @@ import msgspec
 
 from services.scheduler.explain.gang_status import ignored_settings
 from services.scheduler.explain.waiting_order_config import QueueRules
-from services.scheduler.plugins.reservation.reservations_a_pod_may_use import AFFINITY, ReservationAffinity, wish_of
+from services.scheduler.plugins.reservation.reservation_affinity import AFFINITY, ReservationAffinity, wish_of
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.scheduler_state import SchedulerState

@@ -102,6 +102,18 @@ def test_a_command_that_reads_the_log_imports_nothing_of_servers_and_screens(wor
     assert not imported & SLOW_TO_IMPORT
 
 
+@pytest.mark.parametrize("words", ["why gang", "why reservation", "get reservations", "pending"])
+def test_a_command_that_reads_the_scheduler_imports_no_arrays(words: str) -> None:
+    _, imported = imports_of([*words.split(), "--help"], {})
+    assert not imported & {"numba", "numpy"}
+
+
+def test_the_checks_of_a_waiting_pod_import_no_arrays() -> None:
+    code = "import sys, services.scheduler.explain.probable_mistakes; print(*sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    assert not {"numba", "numpy"} & set(found)
+
+
 def test_ctrl_c_while_modules_are_imported_ends_a_command_without_a_traceback() -> None:
     command = [sys.executable, "-X", "importtime", "-m", "cli", "get", "pods"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:

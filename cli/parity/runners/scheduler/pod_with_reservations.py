@@ -19,7 +19,8 @@ from services.scheduler.kernels.array_types_and_row_selection import Bools
 from services.scheduler.plugins.registry import text
 from services.scheduler.plugins.reservation.filter_and_nominate_reservations import lacks_with, score_of
 from services.scheduler.plugins.reservation.plugin import ReservationPlugin, ReservationState
-from services.scheduler.plugins.reservation.reservations_a_pod_may_use import Wish, decision, untolerated_taint, wish_of
+from services.scheduler.plugins.reservation.reservation_affinity import Wish, wish_of
+from services.scheduler.plugins.reservation.reservations_a_pod_may_use import decision, untolerated_taint
 from shared.kube.system_annotations import RESERVATION_ALLOCATED
 
 SUCCESS = {"code": "Success"}

@@ -13,11 +13,11 @@ import msgspec
 from cli.parity.runners.scheduler.pod_with_reservations import SUCCESS, PodWithReservations, requested, status
 from cli.parity.runners.scheduler.recorded_cluster import Cluster
 from services.scheduler.plugins.reservation.plugin import ReservationPlugin
+from services.scheduler.plugins.reservation.reservation_affinity import wish_of
 from services.scheduler.plugins.reservation.reservations_a_pod_may_use import (
     decision,
     is_owner,
     untolerated_taint,
-    wish_of,
 )
 from services.scheduler.state.watched_api_resources import RESERVATIONS
 from shared.domain.reservation import RESERVATION_PLACEMENT, problem_of, read_reservation, reserve_pod

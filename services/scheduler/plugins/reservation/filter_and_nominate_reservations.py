@@ -10,7 +10,7 @@ from services.scheduler.cache.node_amounts_within_cycle import CycleSnapshot
 from services.scheduler.cache.reservation_holds import ReservedCapacity
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.plugins.reservation.args import ReservationArgs
-from services.scheduler.plugins.reservation.reservations_a_pod_may_use import Wish
+from services.scheduler.plugins.reservation.reservation_affinity import Wish
 from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.domain.reservation import RESTRICTED
 from shared.domain.scheduler_gates import SKIP_FITS_NODE

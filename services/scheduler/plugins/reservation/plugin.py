@@ -26,7 +26,7 @@ from services.scheduler.plugins.reservation.args import ReservationArgs
 from services.scheduler.plugins.reservation.filter_and_nominate_reservations import Offer, offer_of
 from services.scheduler.plugins.reservation.offers_as_arrays import OfferEvaluation
 from services.scheduler.plugins.reservation.pods_to_take_over import Taking, pre_allocating
-from services.scheduler.plugins.reservation.reservations_a_pod_may_use import Wish, wish_of
+from services.scheduler.plugins.reservation.reservation_affinity import Wish, wish_of
 from services.scheduler.plugins.reservation.reservations_matching_pod_class import ClassView, matches_of
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import PodRecord

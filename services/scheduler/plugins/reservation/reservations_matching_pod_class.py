@@ -10,7 +10,8 @@ from services.scheduler.cache.reservation_holds import ReservationHolds, Reserve
 from services.scheduler.kernels.array_types_and_row_selection import Bools, Int64
 from services.scheduler.plugins.reservation.filter_and_nominate_reservations import Offer
 from services.scheduler.plugins.reservation.offers_as_arrays import MatchedReservations, OfferEvaluation
-from services.scheduler.plugins.reservation.reservations_a_pod_may_use import Wish, decision
+from services.scheduler.plugins.reservation.reservation_affinity import Wish
+from services.scheduler.plugins.reservation.reservations_a_pod_may_use import decision
 from services.scheduler.state.pod_equivalence_class import PodClass
 
 
