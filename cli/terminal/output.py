@@ -3,6 +3,7 @@
 One object, or one object a line when streamed.
 """
 
+import re
 import shutil
 import sys
 import textwrap
@@ -104,6 +105,13 @@ def _least_width(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> in
     return sum(widths) + GAP * (len(columns) - 1)
 
 
+def _rest_begins(line: str, width: int) -> int:
+    """Returns the column for the rest of a line: that of its last column of a table, else a little behind its indent."""
+    columns = [found.end() for found in re.finditer(r"\S {2,}(?=\S)", line[:width])]
+    at = columns[-1] if columns else len(line) - len(line.lstrip()) + 4
+    return at if at <= width * 5 // 8 else 4
+
+
 def _is_sentence(cell: str) -> bool:
     """Returns whether a cell may be broken: a name or a number, be it ever so long, may not."""
     return len(cell) > WHOLE and " " in cell
@@ -116,7 +124,7 @@ def show_lines(lines: Iterable[str]) -> None:
         if not width or len(line) <= width:
             click.echo(line)
             continue
-        indent = " " * min(len(line) - len(line.lstrip()) + 4, width // 2)
+        indent = " " * _rest_begins(line, width)
         broken = textwrap.wrap(
             line,
             width,

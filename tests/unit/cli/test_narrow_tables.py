@@ -81,3 +81,16 @@ def test_a_long_name_is_never_cut(
     name = "koordinator-system/koordstream-checkpoint"
     lines = printed(columns, monkeypatch, capsys, "2026-11-27T21:33:59.689Z", "DesiredStateApplied", "x", name, REASON)
     assert name in "".join(lines)
+
+
+def test_the_rest_of_a_row_begins_below_its_last_column(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    show_lines(["default/train-0  pending  -     Coscheduling: pod default/train-3, which is placed together"])
+    assert capsys.readouterr().out.splitlines() == [
+        "default/train-0  pending  -     Coscheduling: pod",
+        "                                default/train-3, which is",
+        "                                placed together",
+    ]
