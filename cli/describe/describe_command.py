@@ -11,6 +11,7 @@ from cli.describe.description import Description, text_of
 from cli.supervisor.log_access import log_of
 from cli.terminal.object_name import cluster_name, namespaced_name
 from cli.terminal.options import folder_option
+from cli.terminal.output import show_lines
 from shared.log.admin.session import reading
 from shared.log.reader import LogReader
 
@@ -29,7 +30,7 @@ def describe_command(
 
         with log_of(folder) as postgres:
             found = asyncio.run(described(postgres))
-        click.echo(text_of(found), nl=False)
+        show_lines(text_of(found).splitlines())
 
     adds_name = namespaced_name if is_namespaced else cluster_name(complete)
     named: Any = adds_name(folder_option(command))

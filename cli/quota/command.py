@@ -23,7 +23,7 @@ from cli.supervisor.log_access import log_of
 from cli.terminal import name_completion
 from cli.terminal.object_name import cluster_name, namespaced_name
 from cli.terminal.options import folder_option, output_option
-from cli.terminal.output import Format, show, show_table
+from cli.terminal.output import Format, show, show_lines, show_table
 from cli.terminal.time_arguments import at_option
 from services.quota_ledger.explain.explain_runtime import explain as explain_quota
 from services.quota_ledger.explain.quota_shortfall_of_pod import explain_pod
@@ -50,7 +50,7 @@ def explain(*, name: str, at: datetime | None, output: Format, folder: Path) -> 
     projection = _accounts(folder, at).projection
     found = explain_quota(projection, name)
     if output == "table":
-        click.echo(render.explained(found), nl=False)
+        show_lines(render.explained(found).splitlines())
     else:
         show(found, output)
     for line in render.notes_about(projection, name):
@@ -80,7 +80,7 @@ def explain_standing(*, name: str, parents: bool, at: datetime | None, output: F
     label = (pod.metadata.labels or {}).get(QUOTA_NAME, "")
     found = explain_pod(projection, uid, replace(rules, parents=True) if parents else rules, label)
     if output == "table":
-        click.echo(render.why_pod(found), nl=False)
+        show_lines(render.why_pod(found).splitlines())
     else:
         show(found, output)
 
