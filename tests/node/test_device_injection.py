@@ -206,6 +206,40 @@ async def test_a_card_that_the_node_lost_is_missing_in_the_container_and_the_age
     await _gone(there, "lost")
 
 
+async def test_with_the_policy_fail_a_container_whose_device_is_lost_does_not_start_and_its_pod_shows_why(
+    there: Site,
+) -> None:
+    verbs = there.folder / f"sys/bus/pci/devices/{CARD}/infiniband_verbs"
+    path = f"/api/v1/namespaces/{SPACE}/pods/strict"
+    await _agent_again(there, KOORD_NODE_AGENT_HOOK_FAILURE_POLICY="Fail")
+    verbs.rename(verbs.with_name("gone"))
+    try:
+        await there.created(SPACE, _body("strict", {"koordinator.sh/rdma": "100"}))
+
+        async def why() -> str:
+            statuses = (await there.call("GET", path))["status"].get("containerStatuses", [])
+            return " ".join(each["state"].get("waiting", {}).get("message", "") for each in statuses)
+
+        await until(why, "failure of the container", holds=lambda text: "has no verbs device" in text)
+    finally:
+        verbs.with_name("gone").rename(verbs)
+    await there.running(SPACE, "strict")
+    await _gone(there, "strict")
+    await _agent_again(there, KOORD_NODE_AGENT_HOOK_FAILURE_POLICY="Ignore")
+
+
+async def _agent_again(there: Site, **env: str) -> None:
+    """Starts the agent again with other settings, and waits until its hooks are applied."""
+    log, unit = there.folder / "logs/node-agent.log", there.system.supervisor.units["node-agent"]
+    before = log.read_text().count(APPLIED)
+    unit.process.env = {**(unit.process.env or {}), **env}
+    there.system.supervisor.kill("node-agent")
+    await asyncio.to_thread(wait_until, lambda: log.read_text().count(APPLIED) > before, "hooks of the new agent")
+
+
+APPLIED = "hooks are applied to containers before they start"
+
+
 async def _killed(node: RealNode, program: str, process: Process) -> None:
     """Kills a program of the node, which is a child of the process that looks after it."""
     pids = []
@@ -269,12 +303,13 @@ async def test_the_pod_resources_api_of_the_kubelet_has_our_devices_and_its_own_
 
 
 async def test_after_a_restart_of_the_runtime_the_agent_connects_again(there: Site) -> None:
+    log = there.folder / "logs" / "node-agent.log"
+    before = log.read_text().count(APPLIED)
     await _killed(there.node, "containerd", there.node.containerd)
     await asyncio.to_thread(there.node.containerd.start)
-    log = there.folder / "logs" / "node-agent.log"
     await asyncio.to_thread(
         wait_until,
-        lambda: log.read_text().count("hooks are applied to containers before they start") >= 2,
+        lambda: log.read_text().count(APPLIED) > before,
         "second connection",
     )
     found, view = await _run(there, _body("again", {"koordinator.sh/gpu": "100"}))
