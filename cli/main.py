@@ -76,6 +76,21 @@ COMMANDS: Mapping[str, Entry] = {
 INTERRUPTED = 130
 
 
+def foreign_owner(file: str) -> str:
+    """Returns whose a file is, or the nearest folder above it that can be seen; empty where it is this user's own."""
+    from pathlib import Path  # only here: the help imports no more than it needs
+
+    for each in (Path(file).absolute(), *Path(file).absolute().parents):
+        try:
+            found = each.stat().st_uid
+            return "" if found == os.geteuid() else f"{each} belongs to {each.owner()}"
+        except OSError:
+            continue
+        except KeyError:
+            return f"{each} belongs to the user id {found}"
+    return ""
+
+
 class Koord(LazyGroup):
     """The root: an error with a text for people ends any command with that text."""
 
@@ -88,8 +103,11 @@ class Koord(LazyGroup):
         except OSError as error:
             if error.filename is None or isinstance(error, BrokenPipeError):
                 raise
+            file = os.fsdecode(error.filename)
             remedy = "name another path, or correct its rights"
-            raise Failed(f"{os.fsdecode(error.filename)} cannot be used ({error.strerror}); {remedy}") from error
+            if isinstance(error, PermissionError) and (owner := foreign_owner(file)):
+                remedy = f"{owner}: run the command as that user, or name another path"
+            raise Failed(f"{file} cannot be used ({error.strerror}); {remedy}") from error
 
 
 @click.group(cls=Koord, entries=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})

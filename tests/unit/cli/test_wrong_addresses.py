@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from cli.commands.cluster import unread_rows
 from cli.dev.kubeconfig import write_kubeconfig
 from cli.doctor.check_cluster import about_lists
-from cli.main import koord
+from cli.main import foreign_owner, koord
 from cli.supervisor.system_folder import taken
 from shared.bus.login import BadLogin, Login
 from shared.errors import KoordError
@@ -200,3 +200,10 @@ def test_a_file_that_cannot_be_replaced_is_named_as_it_was_given(tmp_path: Path)
     with pytest.raises(OSError, match="Not a directory") as error:
         replace_file(tmp_path / "file" / "audit.key", b"")
     assert error.value.filename == str(tmp_path / "file" / "audit.key")
+
+
+def test_a_file_of_another_user_names_its_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The remedy was to correct the rights of a file with a login."""
+    assert foreign_owner(str(tmp_path / "endpoints.json")) == ""
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    assert foreign_owner(str(tmp_path / "no" / "endpoints.json")) == f"{tmp_path} belongs to {tmp_path.owner()}"
