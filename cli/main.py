@@ -26,6 +26,9 @@ COMMANDS: Mapping[str, Entry] = {
         "credentials",
         "Make and check the logins of services, nodes, operator and auditor.",
     ),
+    "defrag": Entry(
+        "cli.scheduling.defrag", "defrag", "Show which few moves of running pods would admit a waiting pod or gang."
+    ),
     "demo": Entry("cli.demo.command", "demo", "Place 1,000 pods on 100 simulated nodes and show what came of it."),
     "describe": Entry("cli.verbs.describe", "describe", "Show one object in full: facts, state and last events."),
     "dev": Entry("cli.dev.command", "dev", "Tools for developing Koordstream."),

@@ -31,13 +31,7 @@ class Destinations(NamedTuple):
 def destinations(cache: CycleInputs, moves: Iterable[Move], now_ns: int) -> Destinations:
     """Finds a node for each pod, in order; pods that are nominated for a node count on it."""
     cache.settle()
-    transaction = CycleTransaction(cache, now_ns)
-    cycle = CyclePreemptions(cache, cache.nominated)
-    for nominated in reversed(least_first(cache.nominated.values())):
-        pod_class, row = nominated.pod_class, cache.table.rows.get(nominated.nominated)
-        if pod_class is not None and row is not None:
-            profile = cache.profiles[pod_class.scheduler]
-            transaction.nominate(nominated, pod_class, profile, row, cycle.leaving_from(row, pod_class.priority))
+    transaction = with_nominated_pods(cache, now_ns)
     evaluations: dict[PodClass, ClassEvaluation] = {}
     nodes: dict[str, str] = {}
     refused: dict[str, str] = {}
@@ -47,12 +41,24 @@ def destinations(cache: CycleInputs, moves: Iterable[Move], now_ns: int) -> Dest
             refused[move.pod_uid] = fault
             continue
         assert pod is not None, "a pod without fault is known"
-        node = _destination(cache, transaction, evaluations, pod, {pod.node, *move.excluded})
+        node = place_copy(cache, transaction, evaluations, pod, {pod.node, *move.excluded})
         if node:
             nodes[move.pod_uid] = node
         else:
             refused[move.pod_uid] = NOWHERE
     return Destinations(nodes, refused)
+
+
+def with_nominated_pods(cache: CycleInputs, now_ns: int) -> CycleTransaction:
+    """Returns a transaction over a settled cache in which nominated pods count on their nodes."""
+    transaction = CycleTransaction(cache, now_ns)
+    cycle = CyclePreemptions(cache, cache.nominated)
+    for nominated in reversed(least_first(cache.nominated.values())):
+        pod_class, row = nominated.pod_class, cache.table.rows.get(nominated.nominated)
+        if pod_class is not None and row is not None:
+            profile = cache.profiles[pod_class.scheduler]
+            transaction.nominate(nominated, pod_class, profile, row, cycle.leaving_from(row, pod_class.priority))
+    return transaction
 
 
 def _fault(cache: CycleInputs, pod: PodRecord | None) -> str:
@@ -70,14 +76,22 @@ def _fault(cache: CycleInputs, pod: PodRecord | None) -> str:
     return ""
 
 
-def _destination(
+def place_copy(
     cache: CycleInputs,
     transaction: CycleTransaction,
     evaluations: dict[PodClass, ClassEvaluation],
     pod: PodRecord,
     excluded: set[str],
 ) -> str:
-    """Places a copy of a pod on the best node that is not excluded, by total and then by name; empty without any."""
+    """Places a copy of a pod on the best node that is not excluded, by total and then by name.
+
+    Args:
+        evaluations: of the classes that were evaluated on the transaction so far; written to.
+        excluded: names of nodes.
+
+    Returns:
+        The name of its node; empty without any.
+    """
     pod_class = pod.pod_class
     assert pod_class is not None, "its class was checked"
     profile = cache.profiles[pod_class.scheduler]

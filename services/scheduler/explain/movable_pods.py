@@ -1,0 +1,30 @@
+"""Which running pods a plan may move: what the descheduler evicts without explicit configuration, and no others.
+
+Source: spec/descheduler.md 4.3.
+"""
+
+from services.scheduler.state.packed_controllers import unpacked
+from services.scheduler.state.pod_attempts_and_refusals import NO_DECISIONS
+from services.scheduler.state.pod_scheduling_record import PodRecord
+from services.scheduler.state.scheduler_state import SchedulerState
+from shared.kube.system_annotations import RESERVATION_ALLOCATED
+
+CRITICAL_PRIORITY = 2_000_000_000
+"""Of `system-cluster-critical`, the lowest of the critical ones."""
+
+_OF_THE_NODE = frozenset(("DaemonSet", "Node"))
+
+
+def is_movable(view: SchedulerState, pod: PodRecord) -> bool:
+    """Returns True for a running pod of a workload that makes it anew on another node.
+
+    Pods of gangs move as a whole or not at all, and the capacity of a Reservation does not move with its pod.
+    """
+    pod_class = pod.pod_class
+    if pod_class is None or pod_class.fault or pod.ended or pod.deleting or pod_class.priority >= CRITICAL_PRIORITY:
+        return False
+    allocations = (pod.allocation or {}, (pod.decisions or NO_DECISIONS).placed_allocation or {})
+    if pod.uid in view.gangs.gang_of or any(RESERVATION_ALLOCATED in each for each in allocations):
+        return False
+    controllers = [each.kind for each in unpacked(pod.controllers) if each.controller]
+    return bool(controllers) and _OF_THE_NODE.isdisjoint(controllers)

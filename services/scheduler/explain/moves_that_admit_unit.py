@@ -1,0 +1,204 @@
+"""Which few moves of running pods would admit a waiting pod, or a gang that waits: defragmentation, as a plan.
+
+A pure function of the settled cache: nothing is decided or recorded. Everything is tried on one transaction by the
+plugins of the profile, so devices, NUMA zones, CPUs and volumes count as they do in a cycle. A moved pod goes to a node
+that has capacity for it now, before anything moves: its place there can be held first. No pod goes to a node that
+another one leaves for the unit. Network domains of a gang are not considered, and a unit of many pods is not planned
+optimally: its pods get their nodes one after the other.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from services.scheduler.cache.disruption_budgets import Budget, Victim, drawn_down
+from services.scheduler.cycle.cycle_inputs import CycleInputs
+from services.scheduler.cycle.evaluation import ClassEvaluation
+from services.scheduler.extender_server.destinations_of_moves import place_copy, with_nominated_pods
+from services.scheduler.framework.nominations_and_victims_of_cycle import victim_of
+from services.scheduler.framework.victim_selection import choose_victims
+from services.scheduler.queue.units import class_of
+from services.scheduler.state.pod_equivalence_class import PodClass
+from services.scheduler.state.pod_scheduling_record import PodRecord
+
+MAX_NODES = 300
+"""Nodes that are tried for a pod: those with the fewest pods that may move, in the order of their names."""
+
+MAX_MOVES_OF_NODE = 8
+"""Pods that one node gives up at most; a larger move is an eviction of the node."""
+
+MayMove = Callable[[PodRecord], bool]
+
+
+class PlannedMove(NamedTuple):
+    """A running pod that goes to another node."""
+
+    pod_uid: str
+    pod: str
+    source: str
+    destination: str
+
+
+class UnitMoves(NamedTuple):
+    """The plan.
+
+    Attributes:
+        nodes: uid of a waiting pod -> its node.
+        moves: in the order in which they are made; none where the unit fits already.
+        problem: why there is no plan; empty with one.
+    """
+
+    nodes: Mapping[str, str]
+    moves: tuple[PlannedMove, ...]
+    problem: str = ""
+
+
+def moves_for(cache: CycleInputs, pods: Sequence[PodRecord], may_move: MayMove, now_ns: int) -> UnitMoves:
+    """Plans the moves after which all the waiting pods fit.
+
+    Args:
+        pods: the pods of the unit that need a node, of readable classes.
+        may_move: the running pods that may be moved at all.
+    """
+    search = _Search(cache, may_move, now_ns)
+    for pod in pods:
+        if not search.admit(pod):
+            return UnitMoves({}, (), search.problem(pod))
+    return UnitMoves(search.nodes, tuple(search.moves))
+
+
+class _Search:
+    """The search for one unit; each pod that has a node counts there for those behind it."""
+
+    def __init__(self, cache: CycleInputs, may_move: MayMove, now_ns: int) -> None:
+        cache.settle()
+        self.nodes: dict[str, str] = {}
+        self.moves: list[PlannedMove] = []
+        self._cache = cache
+        self._may_move = may_move
+        self._transaction = with_nominated_pods(cache, now_ns)
+        self._evaluations: dict[PodClass, ClassEvaluation] = {}
+        self._sources: set[str] = set()
+
+    def admit(self, pod: PodRecord) -> bool:
+        """Finds a node for a pod, with as few moves as possible; returns False where there is none."""
+        node = place_copy(self._cache, self._transaction, self._evaluations, pod, set())
+        if not node:
+            best = min(self._options(pod), key=lambda moves: (len(moves), moves[0].source), default=None)
+            if best is None:
+                return False
+            node = best[0].source
+            self._apply(pod, best)
+        self.nodes[pod.uid] = node
+        return True
+
+    def problem(self, pod: PodRecord) -> str:
+        """Returns why a pod has no node."""
+        tried = len(self._rows(pod))
+        if not tried:
+            return f"no move helps {pod.name}: no node is short of something that another pod could give up"
+        return (
+            f"none of the {tried} nodes that were tried admits {pod.name} after moves of at most {MAX_MOVES_OF_NODE} of "
+            "its pods to nodes with capacity for them"
+        )
+
+    def _options(self, pod: PodRecord) -> Iterator[tuple[PlannedMove, ...]]:
+        """Yields the moves of each node that would admit a pod then; of one move there is no better one."""
+        for row in self._rows(pod):
+            mark = self._transaction.mark()
+            moves = self._moves_on(pod, row)
+            self._transaction.undo(mark)
+            if moves:
+                yield moves
+                if len(moves) == 1:
+                    return
+
+    def _rows(self, pod: PodRecord) -> list[int]:
+        evaluation, names = self._evaluation(class_of(pod)), self._cache.table.names
+        there = {row: len(self._movable(row)) for row in evaluation.resolvable().tolist()}
+        usable = [row for row, count in there.items() if count]
+        return sorted(usable, key=lambda row: (there[row], names[row]))[:MAX_NODES]
+
+    def _evaluation(self, pod_class: PodClass) -> ClassEvaluation:
+        profile = self._cache.profiles[pod_class.scheduler]
+        evaluation = self._evaluations.get(pod_class)
+        if evaluation is None:
+            evaluation = self._evaluations[pod_class] = self._transaction.evaluation(profile, pod_class)
+        else:
+            self._transaction.focus(profile, pod_class)
+            evaluation.catch_up()
+        return evaluation
+
+    def _movable(self, row: int) -> list[PodRecord]:
+        gone = {move.pod_uid for move in self.moves}
+        pods = (self._cache.view.pods[uid] for uid in self._cache.on.get(row, {}) if uid not in gone)
+        return [pod for pod in pods if pod.node and pod.pod_class is not None and self._may_move(pod)]
+
+    def _moves_on(self, pod: PodRecord, row: int) -> tuple[PlannedMove, ...]:
+        """Returns the moves after which a node admits a pod; none where there are too many, or one has no destination.
+
+        A pod without a destination stays, and the others are chosen anew.
+        """
+        potential = self._movable(row)
+        while potential:
+            chosen = self._chosen(pod, row, potential)
+            if not chosen or len(chosen) > MAX_MOVES_OF_NODE:
+                return ()
+            mark = self._transaction.mark()
+            moves = self._place(pod, row, chosen)
+            if isinstance(moves, tuple):
+                return moves
+            self._transaction.undo(mark)
+            potential = [each for each in potential if each.uid != moves]
+        return ()
+
+    def _chosen(self, pod: PodRecord, row: int, potential: Sequence[PodRecord]) -> list[PodRecord]:
+        """Returns the fewest pods of a node without which it admits a pod; none where a disruption budget forbids it."""
+        pod_class, assignments = class_of(pod), self._cache.on[row]
+        profile, transaction = self._cache.profiles[pod_class.scheduler], self._transaction
+
+        def remove(victim: Victim) -> None:
+            transaction.remove(assignments[victim.uid], row)
+
+        def put_back(victim: Victim) -> None:
+            transaction.put_back(assignments[victim.uid], row)
+
+        chosen = choose_victims(
+            [victim_of(each) for each in potential],
+            self._budgets(),
+            remove=remove,
+            put_back=put_back,
+            fits=lambda: transaction.fits(profile, pod_class, row),
+        )
+        if chosen is None or chosen[1]:
+            return []
+        return [self._cache.view.pods[victim.uid] for victim in chosen[0]]
+
+    def _budgets(self) -> Sequence[Budget]:
+        """Returns the disruption budgets once the moves so far are made."""
+        moved = (victim_of(self._cache.view.pods[move.pod_uid]) for move in self.moves)
+        return drawn_down(tuple(self._cache.cluster_objects.budgets.values()), moved)
+
+    def _place(self, pod: PodRecord, row: int, chosen: Sequence[PodRecord]) -> tuple[PlannedMove, ...] | str:
+        """Places the moved pods, then the waiting one; returns the moves, or the uid of a pod without a destination."""
+        names = self._cache.table.names
+        source, moves = names[row], list[PlannedMove]()
+        for each in chosen:  # while all are on their node: their places are held before they leave
+            excluded = {source, *self._sources, *self.nodes.values()}
+            node = place_copy(self._cache, self._transaction, self._evaluations, each, excluded)
+            if not node:
+                return each.uid
+            moves.append(PlannedMove(each.uid, each.name, source, node))
+        for each in chosen:
+            self._transaction.remove(self._cache.on[row][each.uid], row)
+        others = set(names[: self._cache.table.size]) - {source}
+        if place_copy(self._cache, self._transaction, self._evaluations, pod, others):
+            return tuple(moves)
+        return chosen[0].uid
+
+    def _apply(self, pod: PodRecord, moves: tuple[PlannedMove, ...]) -> None:
+        """Makes the moves of a node, which were tried and undone."""
+        row = self._cache.table.rows[moves[0].source]
+        made = self._place(pod, row, [self._cache.view.pods[move.pod_uid] for move in moves])
+        assert made == moves, "the transaction is as it was when they were tried"
+        self.moves += moves
+        self._sources.add(moves[0].source)
