@@ -16,7 +16,7 @@ from services.quota_ledger.service import SERVICE
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state.ledger_state import FOLDED
 from services.scheduler.service_manifest import MANIFEST as SCHEDULER
-from services.scheduler.state.gang_waits import KEPT
+from services.scheduler.state.gang_wait_history import KEPT
 from services.scheduler.state.scheduler_state import FOLDED as FOLDED_BY_SCHEDULER
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.domain.gang import MINIMUM, NAME

@@ -15,8 +15,8 @@ from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_table
 from cli.terminal.progress import progress
 from cli.terminal.time_arguments import Instant
+from services.scheduler.shadow.placement_comparisons_fold import NOT_COMPARED, ShadowHistory
 from services.scheduler.shadow.report import ShadowReport, Worst, chosen, report
-from services.scheduler.shadow.shadow_report_history_fold import NOT_COMPARED, ShadowHistory
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import InitialListCompleted
 from shared.events.log import ConfigApplied, WriterStarted

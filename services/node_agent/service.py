@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from services.node_agent import feature_gates
 from services.node_agent.collect_report_loop import Agent
 from services.node_agent.collectors.usage_collector import Collector
-from services.node_agent.devices.node_devices import NodeDevices
+from services.node_agent.devices.device_reporting_setup import NodeDevices
 from services.node_agent.kernel.kidled_scan_switch import KidledScan
 from services.node_agent.prediction.predict_server import PredictServer
 from services.node_agent.qos_manager.host_paths import HostPaths

@@ -5,7 +5,7 @@ is in force.
 from collections.abc import Hashable
 
 from services.scheduler.explain.answer_schedule_explanations import FIELDS as ANSWER
-from services.scheduler.state.newest_writes import WRITTEN
+from services.scheduler.state.newest_desired_states import WRITTEN
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.events import RecordedEvent
 from shared.events.intents import EvictionRequested, FieldsDesired

@@ -14,7 +14,7 @@ from msgspec import Meta, field
 from services.descheduler.framework.cycle_context import CycleContext, Findings
 from services.descheduler.load_aware.arguments import NamespacesDocument, PodSelectorDocument
 from services.descheduler.load_aware.measured_node import MeasuredNode, PodOnNode
-from services.descheduler.plugins.balance_by_requests import (
+from services.descheduler.plugins.pod_filter_and_request_fit import (
     PodChoice,
     check_selector,
     fits_another_node,

@@ -16,7 +16,12 @@ from services.descheduler.framework.cycle_context import CycleContext, Findings
 from services.descheduler.load_aware.arguments import NamespacesDocument, PodSelectorDocument
 from services.descheduler.load_aware.measured_node import Amounts, MeasuredNode, PodOnNode
 from services.descheduler.load_aware.pod_order import age_key
-from services.descheduler.plugins.balance_by_requests import PodChoice, check_selector, pod_choice, selected_nodes
+from services.descheduler.plugins.pod_filter_and_request_fit import (
+    PodChoice,
+    check_selector,
+    pod_choice,
+    selected_nodes,
+)
 from shared.domain.component_config import BadConfig, Strict, converted
 from shared.kube.selectors import LabelSelector
 

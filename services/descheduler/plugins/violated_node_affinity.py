@@ -11,7 +11,7 @@ from msgspec import field
 from services.descheduler.framework.cycle_context import CycleContext, Findings
 from services.descheduler.framework.node_affinity_and_taints import matches_term, selects_node
 from services.descheduler.load_aware.measured_node import MeasuredNode, PodOnNode
-from services.descheduler.plugins.balance_by_requests import fits_another_node
+from services.descheduler.plugins.pod_filter_and_request_fit import fits_another_node
 from services.descheduler.plugins.pod_policies import CommonDocument, PolicyPods, policy_pods
 from shared.domain.component_config import BadConfig, converted
 from shared.kube.node import Node

@@ -6,7 +6,7 @@ Source: spec/quota.md 6.4; upstream pkg/scheduler/plugins/elasticquota/quota_ove
 from collections.abc import Iterator
 
 from services.quota_ledger.accounting.ledger_projection import OveruseClock
-from services.quota_ledger.decide.revoked_lots import Candidate, lots_of, victims
+from services.quota_ledger.decide.pods_to_revoke import Candidate, lots_of, victims
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state.ledger_state import LedgerState
 from services.quota_ledger.tree.quota_info import QuotaInfo

@@ -16,7 +16,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from services.scheduler.state.gang_waits import GangWait
+from services.scheduler.state.gang_wait_history import GangWait
 
 GOAL_PERCENT = 80
 """Share of intervals that are to hold."""

@@ -7,7 +7,7 @@ from math import sqrt
 import msgspec
 
 from services.scheduler.plugins.registry import text
-from services.scheduler.shadow.shadow_report_history_fold import RESOURCES, Compared, ShadowHistory
+from services.scheduler.shadow.placement_comparisons_fold import RESOURCES, Compared, ShadowHistory
 
 
 class Gap(msgspec.Struct, frozen=True):

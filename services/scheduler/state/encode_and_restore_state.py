@@ -8,8 +8,8 @@ import msgspec
 from services.scheduler.state.answered_schedule_explanations import LastAnswer
 from services.scheduler.state.chosen_volumes import ChosenVolume
 from services.scheduler.state.gang_records import GangRecord
-from services.scheduler.state.gang_waits import GangWait
-from services.scheduler.state.newest_writes import NewestWrite, NewestWrites
+from services.scheduler.state.gang_wait_history import GangWait
+from services.scheduler.state.newest_desired_states import NewestWrite, NewestWrites
 from services.scheduler.state.node_record import NodeRecord
 from services.scheduler.state.planned_start_records import PlannedStart, UnitKey
 from services.scheduler.state.pod_equivalence_class import PodClass, class_key

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from services.scheduler.state.answered_schedule_explanations import EXPLANATIONS, LastAnswer, digest_of, forget_old
 from services.scheduler.state.chosen_volumes import chosen_volume
-from services.scheduler.state.gang_waits import GangWait
+from services.scheduler.state.gang_wait_history import GangWait
 from services.scheduler.state.planned_start_records import PlannedStart, UnitKey
 from services.scheduler.state.pod_attempts_and_refusals import (
     FOR_UNIT,

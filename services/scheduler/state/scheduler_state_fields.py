@@ -12,9 +12,9 @@ from services.scheduler.state.answered_schedule_explanations import LastAnswer
 from services.scheduler.state.chosen_volumes import ChosenVolume
 from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.gang_records import GangRecords
-from services.scheduler.state.gang_waits import no_waits
+from services.scheduler.state.gang_wait_history import no_waits
 from services.scheduler.state.names_changed_since_cache_settled import DirtySet
-from services.scheduler.state.newest_writes import NewestWrites
+from services.scheduler.state.newest_desired_states import NewestWrites
 from services.scheduler.state.node_record import NodeRecord
 from services.scheduler.state.packed_controllers import packed
 from services.scheduler.state.packed_pod_observation import has_other_numbers, read_from_object

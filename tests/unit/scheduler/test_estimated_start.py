@@ -18,7 +18,7 @@ from services.scheduler.explain.estimated_start import (
     features_of,
     interval,
 )
-from services.scheduler.state.gang_waits import KEPT, GangWait
+from services.scheduler.state.gang_wait_history import KEPT, GangWait
 from shared.kube.instants import SECOND
 
 OPENB = Path(os.environ.get("KOORD_SHARED", Path(__file__).parents[3] / "../shared")) / "data" / "openb"

@@ -81,7 +81,7 @@ def critical(given: Pod) -> Pod:
 
 
 @pytest.mark.parametrize("change", [bare, of_daemon_set, critical])
-def test_pods_that_nobody_makes_anew_elsewhere_do_not_move(change: Callable[[Pod], Pod]) -> None:
+def test_pods_that_no_workload_replaces_on_another_node_do_not_move(change: Callable[[Pod], Pod]) -> None:
     pods = [change(running(f"{host}{number}", host)) for host in "abc" for number in range(2)]
     found = plan(world_of("a", "b", "c", pods=[*pods, pod("large", cpu="3", memory=None)]), "large")
     assert not found.moves
@@ -148,8 +148,9 @@ def test_the_waiting_pod_is_placed_once_the_moves_are_made(seed: int) -> None:
 def make(world: World, move: PlannedMove, pods: Sequence[Pod]) -> None:
     """Puts a pod on its destination while it counts on its source, as a held place does; then it leaves."""
     (moved,) = [each for each in pods if each.metadata.uid == move.pod_uid]
-    requests = moved.spec.containers[0].resources.requests or {}
-    world.add_pod(running(f"{move.pod_uid}-moved", move.destination, requests["cpu"]))
+    resources = moved.spec.containers[0].resources
+    assert resources is not None and resources.requests is not None
+    world.add_pod(running(f"{move.pod_uid}-moved", move.destination, resources.requests["cpu"]))
     world.read()
     cache = world.indexed()
     cache.settle()

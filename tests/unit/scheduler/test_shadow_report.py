@@ -6,8 +6,8 @@ from services.scheduler.explain.explain_pod import explain
 from services.scheduler.explain.explanation_text import render
 from services.scheduler.shadow.compare import Binding, compare
 from services.scheduler.shadow.counterfactual_cluster import CounterfactualCluster
+from services.scheduler.shadow.placement_comparisons_fold import ShadowHistory
 from services.scheduler.shadow.report import ShadowReport, report
-from services.scheduler.shadow.shadow_report_history_fold import ShadowHistory
 from shared.events.log import ConfigApplied, WriterStarted
 from shared.kube.node import Taint
 from tests.support.scheduling_world import node, pod
