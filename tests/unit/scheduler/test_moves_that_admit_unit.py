@@ -149,7 +149,8 @@ def make(world: World, move: PlannedMove, pods: Sequence[Pod]) -> None:
     """Puts a pod on its destination while it counts on its source, as a held place does; then it leaves."""
     (moved,) = [each for each in pods if each.metadata.uid == move.pod_uid]
     resources = moved.spec.containers[0].resources
-    assert resources is not None and resources.requests is not None
+    assert resources is not None
+    assert resources.requests is not None
     world.add_pod(running(f"{move.pod_uid}-moved", move.destination, resources.requests["cpu"]))
     world.read()
     cache = world.indexed()
