@@ -9,7 +9,7 @@ import pytest
 from services.descheduler.settings import DecisionSettings
 from tests.support.descheduler_churn import Churn
 
-SEEDS = 10
+SEEDS = 5
 STEPS = 120
 
 

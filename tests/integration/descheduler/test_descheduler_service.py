@@ -89,10 +89,12 @@ async def stage(database: str, nats: EmbeddedNats, folder: Path) -> AsyncIterato
         yield Stage(database, SimulatedApi(bus))
 
 
-async def test_a_hot_node_becomes_a_case_with_destinations_and_jobs(
+async def test_a_bad_configuration_is_rejected_and_a_hot_node_becomes_a_case_with_destinations_and_jobs(
     database: str, nats: EmbeddedNats, tmp_path: Path
 ) -> None:
     async with stage(database, nats, tmp_path) as on:
+        await on.configure(CONFIG.replace("1s", "soon", 1))
+        assert await until(lambda: _rejected_paths(database)) == ["deschedulingInterval"]
         for number in range(2):
             pod = written_pod(
                 f"web-{number}", namespace="default", requests={"cpu": "4", "memory": "1Gi"},
@@ -129,18 +131,10 @@ async def _found(api: SimulatedApi, place: dict[str, object]) -> dict[str, dict[
         return None
 
 
-async def test_a_bad_configuration_is_rejected_in_the_log(database: str, nats: EmbeddedNats, tmp_path: Path) -> None:
-    async with stage(database, nats, tmp_path) as on:
-        await on.configure(
-            "apiVersion: descheduler/v1alpha2\nkind: DeschedulerConfiguration\ndeschedulingInterval: soon\n"
-        )
-
-        async def paths() -> list[str]:
-            opened = Database(database)
-            try:
-                rows = [row async for row in LogReader(opened).rows(context="descheduling", kind="ConfigRejected")]
-            finally:
-                await opened.close()
-            return [msgspec.json.decode(row.data, type=ConfigRejected).path for row in rows]
-
-        assert await until(paths) == ["deschedulingInterval"]
+async def _rejected_paths(database: str) -> list[str]:
+    opened = Database(database)
+    try:
+        rows = [row async for row in LogReader(opened).rows(context="descheduling", kind="ConfigRejected")]
+    finally:
+        await opened.close()
+    return [msgspec.json.decode(row.data, type=ConfigRejected).path for row in rows]
