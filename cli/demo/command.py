@@ -21,7 +21,7 @@ from cli.demo.profile_without_load_aware import without_load_awareness
 from cli.demo.run_progress import Progress
 from cli.supervisor.system_folder import record_database
 from cli.supervisor.system_servers import Servers
-from cli.terminal.output import show_table
+from cli.terminal.output import show_lines, show_table
 from services.scheduler.explain.explanation_text import render
 from shared.errors import KoordError
 from shared.log.admin.session import reading
@@ -130,7 +130,7 @@ async def _explain(postgres: str, with_load: Progress, without_load: Progress) -
     )
     async with reading(postgres) as log:
         explanation = render(await explain_pod(log, pod))
-    click.echo(indent(explanation, "  "), nl=False)
+    show_lines(indent(explanation, "  ").splitlines())
 
 
 def _say_verified(verified: list[Verified]) -> None:
