@@ -44,6 +44,7 @@ GATEWAY: Grants = SHADOW | {
     ("scheduling.koordinator.sh", "devices"): WATCH | {"get", "create", "patch", "delete"},
     ("scheduling.koordinator.sh", "reservations"): WATCH | {"get", "delete"},
     ("scheduling.koordinator.sh", "reservations/status"): {"patch"},
+    ("scheduling.koordinator.sh", "podmigrationjobs"): WATCH | {"get", "create", "patch"},
     ("scheduling.koordinator.sh", "clusternetworktopologies default"): {"get"},
     ("scheduling.koordinator.sh", "clusternetworktopologies/status default"): {"patch"},
     ("analysis.koordinator.sh", "recommendations"): WATCH | {"get"},
@@ -56,6 +57,7 @@ LEASE = {
     ("coordination.k8s.io", "leases koordstream"): {"get", "update"},
 }
 REJECTIONS: Grants = {  # one Event about each ConfigMap that may be rejected
+    ("", "events koord-descheduler-config.dace68fa2aff6782"): {"create", "get", "patch"},
     ("", "events koord-scheduler-config.148e44e4cb5b17e0"): {"create", "get", "patch"},
     ("", "events slo-controller-config.a00cb6d499b2cca7"): {"create", "get", "patch"},
 }
