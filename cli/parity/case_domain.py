@@ -56,6 +56,7 @@ DOMAINS = (
     "gang",
     "webhook",
     "lownodeload",
+    "arbitrator",
 )
 """The domains there are; each is `DOMAIN` of the module of that name in `cli.parity.domains`."""
 

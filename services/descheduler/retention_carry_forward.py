@@ -1,5 +1,5 @@
-"""The events that outlast their partition in `descheduling`: the configuration, cases that count, detectors, and newest
-desired states.
+"""The events that outlast their partition in `descheduling`: the configuration, cases that count, detectors, jobs that
+passed arbitration and have not ended, and newest desired states.
 """
 
 from collections.abc import Hashable
@@ -16,6 +16,7 @@ from shared.events.descheduling import (
 )
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
+from shared.events.migration import MigrationArbitrated, MigrationEnded
 from shared.log.retention_carry_forward import CarryForward, Holds, Kept
 
 
@@ -32,6 +33,8 @@ def subject(record: RecordedEvent) -> Hashable:
             return resource, name, fields
         case ObjectDesired(resource=resource, name=name):
             return resource, name, ""
+        case MigrationArbitrated(job_uid=uid) | MigrationEnded(job_uid=uid):
+            return MigrationArbitrated, uid
     return type(record.event)
 
 
@@ -52,6 +55,8 @@ def holds(state: DeschedulerState, _: Kept) -> Holds:
             case ObjectDesired(resource=resource, name=name, body=body):
                 found = state.desired_fields.get(object_key(resource, name), {}).get("")
                 return found is not None and found.value == body
+            case MigrationArbitrated(job_uid=uid):
+                return uid in state.migration.passed
             case ConfigApplied(digest=digest):
                 return digest == state.config_digest
             case ConfigRejected(digest=digest):
@@ -66,6 +71,7 @@ CARRY_FORWARD = CarryForward(
         EvictionCaseOpened,
         EvictionStepDecided,
         EvictionCaseClosed,
+        MigrationArbitrated,
         AnomaliesObserved,
         DeschedulingCycled,
         FieldsDesired,
@@ -74,6 +80,7 @@ CARRY_FORWARD = CarryForward(
         ConfigRejected,
         WriterStarted,
     ),
+    ends=(MigrationEnded,),
     subject=subject,
     holds=holds,
     with_positions=True,

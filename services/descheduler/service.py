@@ -6,10 +6,12 @@ import logging
 import msgspec
 
 from services.descheduler.configuration.config_reload import config_drafts
+from services.descheduler.configuration.migration_in_force import migration_args
 from services.descheduler.configuration.plugin_kinds import BALANCE, DESCHEDULE
 from services.descheduler.framework.case_steps import next_steps
 from services.descheduler.framework.close_cases import close_cases
 from services.descheduler.framework.cycle import CyclePlan, decide_cycle, plan_cycle
+from services.descheduler.migration.decide_migration import migration_drafts
 from services.descheduler.prometheus_metrics import DeschedulerMetrics
 from services.descheduler.retention_carry_forward import CARRY_FORWARD
 from services.descheduler.service_manifest import COMPONENT, MANIFEST
@@ -31,8 +33,9 @@ from shared.events.descheduling import (
     EvictionCaseOpened,
     EvictionStepDecided,
 )
-from shared.events.intents import FieldsDesired, ObjectDesired
+from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
+from shared.events.migration import MIGRATION_EVENTS
 from shared.kube.instants import SECOND
 from shared.runtime.config_file import ConfigFile
 from shared.runtime.service import Runtime, Service
@@ -56,6 +59,7 @@ class Descheduler:
         self._file = ConfigFile(self._settings.config, self._settings.config_interval_s)
         self._cycled_s: float | None = None
         self._metrics = DeschedulerMetrics(runtime.metrics.registry)
+        self._migrated_ns = 0
 
     @property
     def _state(self) -> DeschedulerState:
@@ -71,6 +75,7 @@ class Descheduler:
                 await self._advance_cases()
                 if self._is_due():
                     await self._cycle()
+                await self._migrate()
             await runtime.changed(POLL_INTERVAL_S)
 
     def _is_settled(self) -> bool:
@@ -154,6 +159,16 @@ class Descheduler:
         log.warning("the scheduler cannot be asked for destinations; no pod moves", extra={"error": fault})
         return DestinationsResponse(fault=fault)
 
+    async def _migrate(self) -> None:
+        """Takes the steps of migrations that are due, at most once an interval of the arbitrator."""
+        configuration, now_ns = self._state.configuration, self._runtime.now_ns()
+        args = None if configuration is None else migration_args(configuration)
+        if args is None or 0 <= now_ns - self._migrated_ns < args.interval_ns:
+            return
+        self._migrated_ns = now_ns
+        if drafts := migration_drafts(self._state, args, now_ns):
+            await self._runtime.append(drafts, now_ns=now_ns)
+
 
 async def lead(runtime: Runtime) -> None:
     """Decides for as long as this replica writes `descheduling`."""
@@ -174,6 +189,8 @@ SERVICE = Service(
         EvictionCaseClosed,
         FieldsDesired,
         ObjectDesired,
+        EvictionRequested,
+        *MIGRATION_EVENTS,
     ),
     settings=DeschedulerSettings,
     new_state=DeschedulerState,

@@ -2,9 +2,10 @@
 
 from shared.domain.config_rejection import event_right
 from shared.domain.move_destinations import SUBJECT as DESTINATIONS
-from shared.events.intents import ObjectDesired
-from shared.kube.resource_names import MIGRATION_JOBS
-from shared.runtime.intent_rights import IntentRight
+from shared.domain.reservation import ORDER
+from shared.events.intents import FieldsDesired, ObjectDesired
+from shared.kube.resource_names import MIGRATION_JOBS, RESERVATIONS
+from shared.runtime.intent_rights import DELETE_PODS, EVICT, IntentRight
 from shared.runtime.manifest import Manifest
 
 CONFIG_MAP = "koordinator-system/koord-descheduler-config"
@@ -13,13 +14,37 @@ CONFIG_MAP = "koordinator-system/koord-descheduler-config"
 COMPONENT = "koordstream/descheduler"
 """Reporter of its Kubernetes Events."""
 
+MIGRATION_RIGHTS = (
+    EVICT,
+    DELETE_PODS,
+    IntentRight(FieldsDesired, "pods", fields=("metadata.annotations.scheduling.koordinator.sh/soft-eviction",)),
+    IntentRight(FieldsDesired, MIGRATION_JOBS, "status", ("status",)),
+    IntentRight(
+        FieldsDesired,
+        MIGRATION_JOBS,
+        fields=(
+            "metadata.annotations.descheduler.koordinator.sh/passed-arbitration",
+            "spec.podRef.uid",
+            "spec.reservationOptions.reservationRef",
+        ),
+    ),
+    IntentRight(ObjectDesired, MIGRATION_JOBS, fields=("metadata.annotations", "metadata.labels", "spec")),
+    IntentRight(ObjectDesired, MIGRATION_JOBS, deletes=True),
+    IntentRight(
+        ObjectDesired,
+        RESERVATIONS,
+        fields=("metadata.annotations", "metadata.labels", "spec"),
+    ),
+    IntentRight(ObjectDesired, RESERVATIONS, deletes=True),
+    IntentRight(FieldsDesired, RESERVATIONS, fields=(f"metadata.labels.{ORDER}",)),
+    IntentRight(FieldsDesired, "nodes", fields=("spec.unschedulable",)),
+)
+"""Of the moves of pods, and of the drain of nodes."""
+
 MANIFEST = Manifest(
     name="descheduler",
     writes="descheduling",
     follows=("cluster", "metrics-*", "descheduling"),
     requests=(DESTINATIONS,),
-    intents=(
-        event_right(CONFIG_MAP),
-        IntentRight(ObjectDesired, MIGRATION_JOBS, fields=("metadata.annotations", "spec")),
-    ),
+    intents=(event_right(CONFIG_MAP), *MIGRATION_RIGHTS),
 )

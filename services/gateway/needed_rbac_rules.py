@@ -86,7 +86,7 @@ def _of_right(context: str, right: IntentRight) -> Iterator[Rule]:
         for verb in ("delete",) if right.deletes else ("create", "patch"):
             yield _rule(verb, right.resource, "", why, namespace, name)
     else:
-        verb = "patch" if right.intent is FieldsDesired else _WRITTEN[right.intent]
+        verb = "delete" if right.deletes else "patch" if right.intent is FieldsDesired else _WRITTEN[right.intent]
         yield _rule(verb, right.resource, right.subresource, why, namespace, name)
 
 

@@ -14,6 +14,7 @@ from shared.events.cluster import (
     DesiredStateApplied,
     DesiredStateRejected,
     DesiredStateSuperseded,
+    EvictionFailed,
     PodBound,
     PodEvicted,
 )
@@ -97,8 +98,12 @@ def mark_unschedulable(api: ApiTransaction, cause: Cause, intent: PodUnschedulab
 
 
 def evict(api: ApiTransaction, cause: Cause, intent: EvictionRequested) -> None:
-    """Evicts a pod. There are no disruption budgets here, so it always succeeds, also for a deleted pod."""
+    """Evicts a pod. There are no disruption budgets here, so it succeeds until its deadline, also for a deleted pod."""
     pod = api.pod(intent.pod)
+    if 0 < intent.deadline_ns < api.now_ns:
+        late = EvictionFailed(pod=intent.pod, pod_uid=intent.pod_uid, reason="its deadline has passed")
+        api.record_outcome(late, cause, intent.pod_uid)
+        return
     if pod and pod.metadata.uid == intent.pod_uid:
         why = PodCondition(type="DisruptionTarget", status="True", reason=EVICTION, message=intent.reason)
         api.end_pod(pod, intent.grace_period_s, why)

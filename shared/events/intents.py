@@ -15,6 +15,8 @@ class EvictionRequested(Event, frozen=True, tag="koord.intents.EvictionRequested
     Attributes:
         reason: for people and for the pod's DisruptionTarget condition.
         grace_period_s: seconds the pod gets to end; the pod's own when absent.
+        deletes: the pod is deleted instead, which no disruption budget prevents; the gateway's own budgets count.
+        deadline_ns: instant after which it is not carried out any more; 0 for that of the gateway.
     """
 
     KEY: ClassVar[str] = "pod"
@@ -23,6 +25,8 @@ class EvictionRequested(Event, frozen=True, tag="koord.intents.EvictionRequested
     pod: str
     reason: str
     grace_period_s: int | None = None
+    deletes: bool = False
+    deadline_ns: int = 0
 
 
 class FieldsDesired(Event, frozen=True, tag="koord.intents.FieldsDesired.v1"):

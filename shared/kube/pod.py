@@ -163,6 +163,10 @@ class RbdDisk(KubeStruct, frozen=True):
     read_only: bool = False
 
 
+class LocalSource(KubeStruct, frozen=True):
+    """An emptyDir or a hostPath: read from the API only, and kept as `PodSpec.local_storage`."""
+
+
 class Volume(KubeStruct, frozen=True):
     """A volume that restricts where a pod may run: backed by a claim, or a disk that cannot be shared. Others are not kept."""
 
@@ -173,6 +177,12 @@ class Volume(KubeStruct, frozen=True):
     aws_elastic_block_store: AmazonDisk | None = None
     iscsi: IscsiDisk | None = None
     rbd: RbdDisk | None = None
+    empty_dir: LocalSource | None = None
+    host_path: LocalSource | None = None
+
+    def is_local(self) -> bool:
+        """Reports whether its content exists on the node alone."""
+        return self.empty_dir is not None or self.host_path is not None
 
     def restricts(self) -> bool:
         """Reports whether events keep the volume."""
@@ -183,7 +193,12 @@ class Volume(KubeStruct, frozen=True):
 
 
 class PodSpec(KubeStruct, frozen=True):
-    """The kept part of a pod's spec. Pods with equal specs are one template to the scheduler."""
+    """The kept part of a pod's spec. Pods with equal specs are one template to the scheduler.
+
+    Attributes:
+        local_storage: the pod has a volume whose content exists on its node alone: an emptyDir or a hostPath. The API
+            has no such field; the volumes themselves restrict no placement and are not kept.
+    """
 
     node_name: str = ""
     scheduler_name: str = "default-scheduler"
@@ -203,6 +218,7 @@ class PodSpec(KubeStruct, frozen=True):
     host_network: bool = False
     restart_policy: str = "Always"
     active_deadline_seconds: int | None = None
+    local_storage: bool = False
 
 
 class PodCondition(KubeStruct, frozen=True):

@@ -24,3 +24,13 @@ PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
 BUDGETS = "poddisruptionbudgets.policy"
 CLAIMS = "persistentvolumeclaims"
 VOLUMES = "persistentvolumes"
+
+WORKLOADS = (
+    "replicasets.apps",
+    "deployments.apps",
+    "statefulsets.apps",
+    "replicationcontrollers",
+    "clonesets.apps.kruise.io",
+    "statefulsets.apps.kruise.io",
+)
+"""Workloads whose number of replicas is read."""

@@ -38,11 +38,44 @@ DECLARED: Mapping[str, tuple[IntentRight, ...]] = {
             ),
             name="koordinator-system/koord-descheduler-config.dace68fa2aff6782",
         ),
+        IntentRight(EvictionRequested, resource="pods", subresource="eviction"),
+        IntentRight(EvictionRequested, resource="pods", deletes=True),
+        IntentRight(
+            FieldsDesired, resource="pods", fields=("metadata.annotations.scheduling.koordinator.sh/soft-eviction",)
+        ),
+        IntentRight(
+            FieldsDesired,
+            resource="podmigrationjobs.scheduling.koordinator.sh",
+            subresource="status",
+            fields=("status",),
+        ),
+        IntentRight(
+            FieldsDesired,
+            resource="podmigrationjobs.scheduling.koordinator.sh",
+            fields=(
+                "metadata.annotations.descheduler.koordinator.sh/passed-arbitration",
+                "spec.podRef.uid",
+                "spec.reservationOptions.reservationRef",
+            ),
+        ),
         IntentRight(
             ObjectDesired,
             resource="podmigrationjobs.scheduling.koordinator.sh",
-            fields=("metadata.annotations", "spec"),
+            fields=("metadata.annotations", "metadata.labels", "spec"),
         ),
+        IntentRight(ObjectDesired, resource="podmigrationjobs.scheduling.koordinator.sh", deletes=True),
+        IntentRight(
+            ObjectDesired,
+            resource="reservations.scheduling.koordinator.sh",
+            fields=("metadata.annotations", "metadata.labels", "spec"),
+        ),
+        IntentRight(ObjectDesired, resource="reservations.scheduling.koordinator.sh", deletes=True),
+        IntentRight(
+            FieldsDesired,
+            resource="reservations.scheduling.koordinator.sh",
+            fields=("metadata.labels.scheduling.koordinator.sh/reservation-order",),
+        ),
+        IntentRight(FieldsDesired, resource="nodes", fields=("spec.unschedulable",)),
     ),
     "devices-*": (
         IntentRight(

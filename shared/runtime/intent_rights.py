@@ -29,7 +29,8 @@ class IntentRight(NamedTuple):
         resource, subresource: what it writes, such as `pods` and `eviction`.
         fields: of a desired state: the fields it may set, as dotted paths with all that lies below them; a path that
             ends in `*` names every field that begins so. An ObjectDesired without fields makes the object exist.
-        deletes: an ObjectDesired that removes the object, not one that writes it.
+        deletes: an ObjectDesired that removes the object, not one that writes it; an EvictionRequested that deletes the
+            pod.
         name: the only object it may name; one that ends in `*` names every object that begins so, and one that begins
             with `*/` names it in any namespace; empty for all.
     """
@@ -45,6 +46,8 @@ class IntentRight(NamedTuple):
 BIND = IntentRight(PodPlaced, "pods", "binding")
 MARK_UNSCHEDULABLE = IntentRight(PodUnschedulable, "pods", "status")
 EVICT = IntentRight(EvictionRequested, "pods", "eviction")
+DELETE_PODS = IntentRight(EvictionRequested, "pods", deletes=True)
+"""Evictions past the disruption budgets of pods."""
 
 
 def refusal(context: str, rights: Iterable[IntentRight], event: Event) -> str:
@@ -54,6 +57,10 @@ def refusal(context: str, rights: Iterable[IntentRight], event: Event) -> str:
             what, written, deletes = f"{resource}/{subresource}".removesuffix("/"), patch, False
         case ObjectDesired(resource=resource, name=name, body=body):
             what, written, deletes = resource, body or {}, body is None
+        case EvictionRequested(deletes=True):
+            if any(right.intent is EvictionRequested and right.deletes for right in rights):
+                return ""
+            return f"{context} does not declare that it may delete pods past their disruption budgets"
         case _:
             if any(right.intent is type(event) for right in rights):
                 return ""

@@ -10,6 +10,7 @@ import msgspec
 
 from services.descheduler.configuration.configuration import Configuration
 from services.descheduler.configuration.read_configuration import read_configuration
+from services.descheduler.migration.migration_state import MigrationState, StoredMigration
 from services.descheduler.service_manifest import CONFIG_MAP
 from services.descheduler.state.detector_records import DetectorRecords
 from services.descheduler.state.eviction_cases import EvictionCases, JobPhase, OpenedCase
@@ -18,7 +19,14 @@ from services.descheduler.state.observed_cluster import ObservedCluster, StoredC
 from shared.domain.own_desired_states import DesiredFields, OwnDesiredStates, object_key
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import (
+    DesiredStateApplied,
+    DesiredStateRejected,
+    EvictionFailed,
+    EvictionRejected,
+    EvictionSuppressed,
     InitialListCompleted,
+    IntentRefused,
+    MissingPermission,
     NodeDeleted,
     NodeMetricDeleted,
     NodeMetricObserved,
@@ -26,6 +34,7 @@ from shared.events.cluster import (
     ObjectDeleted,
     ObjectObserved,
     PodDeleted,
+    PodEvicted,
     PodObserved,
 )
 from shared.events.descheduling import (
@@ -35,10 +44,11 @@ from shared.events.descheduling import (
     EvictionCaseOpened,
     EvictionStepDecided,
 )
-from shared.events.intents import FieldsDesired, ObjectDesired
+from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
 from shared.events.metrics import NodeReported, NodeReportsExpired
-from shared.kube.resource_names import MIGRATION_JOBS
+from shared.events.migration import MIGRATION_EVENTS
+from shared.kube.resource_names import MIGRATION_JOBS, RESERVATIONS
 
 CONFIG_KEY = "koord-descheduler-config"
 """Data key of CONFIG_MAP. In a ConfigMap with a single key, that key counts whatever its name."""
@@ -46,12 +56,13 @@ CONFIG_KEY = "koord-descheduler-config"
 FOLDED: dict[str, tuple[type[Event], ...]] = {
     "cluster": (
         NodeObserved, NodeDeleted, PodObserved, PodDeleted, NodeMetricObserved, NodeMetricDeleted, ObjectObserved,
-        ObjectDeleted, InitialListCompleted,
+        ObjectDeleted, InitialListCompleted, PodEvicted, EvictionRejected, EvictionFailed, EvictionSuppressed,
+        DesiredStateApplied, DesiredStateRejected, MissingPermission, IntentRefused,
     ),
     "metrics-*": (NodeReported, NodeReportsExpired),
     "descheduling": (
         WriterStarted, ConfigApplied, ConfigRejected, FieldsDesired, ObjectDesired, DeschedulingCycled, AnomaliesObserved,
-        EvictionCaseOpened, EvictionStepDecided, EvictionCaseClosed,
+        EvictionCaseOpened, EvictionStepDecided, EvictionCaseClosed, EvictionRequested, *MIGRATION_EVENTS,
     ),
 }  # fmt: skip
 """Context -> event types that the State folds; it ignores the others."""
@@ -67,6 +78,7 @@ class DeschedulerState(OwnDesiredStates):
 
     Attributes:
         cluster: nodes, pods and reports. measured: a cache of these, in the form that plugins read; not stored.
+        migration: PodMigrationJobs, and what they need of the cluster.
         listed: the gateway has listed the whole cluster once.
         config_map: text of CONFIG_MAP; None while it does not exist. config_map_uid: its uid.
         config_source, config_text, config_digest: of the configuration in force; empty before the first.
@@ -78,13 +90,14 @@ class DeschedulerState(OwnDesiredStates):
         cases: eviction cases, and the PodMigrationJobs by which they move pods.
     """
 
-    SCHEMA: ClassVar[int] = 2
+    SCHEMA: ClassVar[int] = 3
 
     def __init__(self) -> None:
         super().__init__()
         self.positions: dict[str, int] = {}
         self.cluster = ObservedCluster()
         self.measured = MeasuredNodes()
+        self.migration = MigrationState()
         self.listed = False
         self.config_map: str | None = None
         self.config_map_uid = ""
@@ -116,6 +129,7 @@ class DeschedulerState(OwnDesiredStates):
 
     def _apply_cluster(self, record: RecordedEvent) -> None:
         self.cluster.apply(record)
+        self.migration.apply_cluster(record, self.cluster.pods)
         match record.event:
             case ObjectObserved(resource="configmaps", name=name, uid=uid, object=body) if name == CONFIG_MAP:
                 self.config_map_uid = uid
@@ -124,15 +138,21 @@ class DeschedulerState(OwnDesiredStates):
                 self.config_map = None
             case ObjectObserved(resource=resource, name=name, object=body) if resource == MIGRATION_JOBS:
                 self.cases.observe_job(name, body, record.at_ns)
-            case ObjectDeleted(resource=resource, name=name) if resource == MIGRATION_JOBS:
-                self.cases.forget_job(name)
+            case ObjectDeleted(resource=resource, name=name) if resource in (MIGRATION_JOBS, RESERVATIONS):
+                if resource == MIGRATION_JOBS:
+                    self.cases.forget_job(name)
                 self._end_desired(object_key(resource, name), record.seq)
+            case PodDeleted(pod=name):
+                self._end_desired(object_key("pods", name), record.seq)
+            case NodeDeleted(node=name):
+                self._end_desired(object_key("nodes", name), record.seq)
             case InitialListCompleted():
                 self.listed = True
 
     def _apply_own(self, record: RecordedEvent) -> None:
         self._fold_desired(record.event)
         self.cases.apply(record)
+        self.migration.apply_own(record)
         match record.event:
             case ConfigApplied(source=source, text=text, digest=digest, settings=settings):
                 self.config_source, self.config_text, self.config_digest = source, text, digest
@@ -147,6 +167,7 @@ class DeschedulerState(OwnDesiredStates):
     def encode(self) -> bytes:
         """Canonical: see `shared.fold.State`."""
         parts = {"cluster": self.cluster.stored(), "opened": self.cases.cases, "jobs": self.cases.jobs}
+        parts |= {"migration": self.migration.stored()}
         return _ENCODER.encode({name: getattr(self, name) for name in _PLAIN} | parts)
 
     def restore(self, data: bytes) -> None:
@@ -157,6 +178,7 @@ class DeschedulerState(OwnDesiredStates):
         self._restore_deletions()
         self.cluster.restore(stored.cluster)
         self.cases.cases, self.cases.jobs = stored.opened, stored.jobs
+        self.migration.restore(stored.migration, self.cluster.pods.values())
 
 
 class _Stored(msgspec.Struct):
@@ -181,9 +203,10 @@ class _Stored(msgspec.Struct):
     cluster: StoredCluster
     opened: dict[str, OpenedCase]
     jobs: dict[str, JobPhase]
+    migration: StoredMigration
 
 
-_PARTS = frozenset(("cluster", "opened", "jobs"))
+_PARTS = frozenset(("cluster", "opened", "jobs", "migration"))
 _PLAIN = tuple(field.name for field in msgspec.structs.fields(_Stored) if field.name not in _PARTS)
 # JSON, since amounts can exceed the 64 bits of integers in MessagePack.
 _ENCODER = msgspec.json.Encoder(order="sorted")

@@ -127,14 +127,20 @@ class EffectRunner:
         fold makes an old one due again.
         """
         age_s, limit_s = self._age_s(state, cause), self._settings.one_shot_max_age_s
-        if age_s <= limit_s:
+        if age_s <= limit_s and not self._is_past_deadline(intent):
             return None
         log.warning("an old intent is not carried out", extra={"intent": str(cause), "age_s": round(age_s)})
         paused = state.evictions.paused.get(cause)
         waited = f", and waited: {paused.reason}" if paused else ""
+        if age_s <= limit_s:
+            return outcome_events.failed(intent, f"its deadline has passed{waited}")
         return outcome_events.failed(
             intent, f"it is {age_s:.0f} s old; KOORD_GATEWAY_ONE_SHOT_MAX_AGE_S is {limit_s:.0f}{waited}"
         )
+
+    def _is_past_deadline(self, intent: Intent) -> bool:
+        """Reports whether an eviction has a deadline of its own that has passed: its reason no longer holds."""
+        return isinstance(intent, EvictionRequested) and 0 < intent.deadline_ns < self._now_ns()
 
     def _age_s(self, state: GatewayState, cause: Cause) -> float:
         """Returns the age of a one-shot intent; 0 of a desired state, which has no limit."""
@@ -210,7 +216,7 @@ class EffectRunner:
             return True
         if outcomes_without_api_request.outcome_from_state(state, intent) is not None:
             return False
-        if self._age_s(state, cause) > self._settings.one_shot_max_age_s:
+        if self._age_s(state, cause) > self._settings.one_shot_max_age_s or self._is_past_deadline(intent):
             return False
         return self._pauses.must_wait(state, cause, intent)
 

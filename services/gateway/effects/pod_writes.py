@@ -86,7 +86,10 @@ async def evict(api: KubeApi, intent: EvictionRequested) -> Event:
         Forbidden: the account may not evict.
     """
     try:
-        await api.evict(intent.pod, uid=intent.pod_uid, grace_period_s=intent.grace_period_s)
+        if intent.deletes:
+            await api.delete(PODS, intent.pod, uid=intent.pod_uid, grace_period_s=intent.grace_period_s)
+        else:
+            await api.evict(intent.pod, uid=intent.pod_uid, grace_period_s=intent.grace_period_s)
     except NotFound:
         return outcome_events.evicted(intent)
     except (NamespaceTerminating, Rejected) as error:

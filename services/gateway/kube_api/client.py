@@ -303,11 +303,13 @@ class KubeApi:
         data = await self.call("PATCH", path, f"patch {resource.name}{part}", body, how)
         return _object(resource, key, data)
 
-    async def delete(self, resource: Resource, key: str, *, uid: str = "") -> None:
+    async def delete(self, resource: Resource, key: str, *, uid: str = "", grace_period_s: int | None = None) -> None:
         """Deletes the object; with a uid only if the object has it."""
         body: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
         if uid:
             body["preconditions"] = {"uid": uid}
+        if grace_period_s is not None:
+            body["gracePeriodSeconds"] = grace_period_s
         await self.call("DELETE", resource.path(key), f"delete {resource.name}", body)
 
     async def record_event(self, namespace: str, body: dict[str, Any], repeated: dict[str, Any]) -> None:

@@ -69,6 +69,8 @@ EVENTS = Resource(resource_names.KUBERNETES_EVENTS, "v1", "Event", namespaced=Tr
 NAMESPACES = Resource("namespaces", "v1", "Namespace")
 NODE_METRICS = Resource(resource_names.NODE_METRICS, "slo.koordinator.sh/v1alpha1", "NodeMetric")
 _SELECTOR = ("spec.selector",)
+_REPLICAS = ("spec.replicas",)
+_WORKLOAD = (*_SELECTOR, *_REPLICAS)
 _STORAGE = "storage.k8s.io/v1"
 CONFIG_MAPS = Resource("configmaps", "v1", "ConfigMap", namespaced=True)
 
@@ -116,9 +118,19 @@ _ALL = (
     ),
     # Selectors of default topology spreading, and disruption budgets.
     Resource("services", "v1", "Service", namespaced=True, keep=_SELECTOR),
-    Resource("replicationcontrollers", "v1", "ReplicationController", namespaced=True, keep=_SELECTOR),
-    Resource("replicasets.apps", "apps/v1", "ReplicaSet", namespaced=True, keep=_SELECTOR),
-    Resource("statefulsets.apps", "apps/v1", "StatefulSet", namespaced=True, keep=_SELECTOR),
+    Resource("replicationcontrollers", "v1", "ReplicationController", namespaced=True, keep=_WORKLOAD),
+    Resource(
+        "replicasets.apps",
+        "apps/v1",
+        "ReplicaSet",
+        namespaced=True,
+        keep=(*_WORKLOAD, "metadata.ownerReferences"),
+    ),
+    Resource("statefulsets.apps", "apps/v1", "StatefulSet", namespaced=True, keep=_WORKLOAD),
+    # Replicas of the other workloads whose pods the descheduler moves.
+    Resource("deployments.apps", "apps/v1", "Deployment", namespaced=True, keep=_REPLICAS),
+    Resource("clonesets.apps.kruise.io", "apps.kruise.io/v1alpha1", "CloneSet", namespaced=True, keep=_REPLICAS),
+    Resource("statefulsets.apps.kruise.io", "apps.kruise.io/v1beta1", "StatefulSet", namespaced=True, keep=_REPLICAS),
     Resource(
         resource_names.BUDGETS,
         "policy/v1",

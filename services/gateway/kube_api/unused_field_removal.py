@@ -75,6 +75,7 @@ def _pod_spec(spec: PodSpec) -> PodSpec:
     changes: dict[str, Any] = {}
     if spec.volumes:
         changes["volumes"] = tuple(volume for volume in spec.volumes if volume.restricts())
+        changes["local_storage"] = any(volume.is_local() for volume in spec.volumes)
     if any(container.ports for container in spec.containers):
         changes["containers"] = tuple(map(_container, spec.containers))
     if any(container.ports for container in spec.init_containers):

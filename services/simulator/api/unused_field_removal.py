@@ -42,6 +42,7 @@ def _spec(spec: PodSpec) -> PodSpec:
     return replace(
         spec,
         volumes=tuple(volume for volume in spec.volumes if volume.persistent_volume_claim),
+        local_storage=spec.local_storage or any(volume.is_local() for volume in spec.volumes),
         containers=tuple(map(_container, spec.containers)),
         init_containers=tuple(map(_container, spec.init_containers)),
     )

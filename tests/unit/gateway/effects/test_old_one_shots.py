@@ -3,6 +3,7 @@ what its pod shows, since an earlier gateway may have carried it out and ended b
 """
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -37,7 +38,7 @@ SETTINGS = GatewaySettings(one_shot_max_age_s=600, timeout_s=0.2, backoff_s=0.01
 class OldIntent:
     """A pod on the API server, and an intent about it that is 601 s old and due."""
 
-    def __init__(self, *, evicts: bool = False) -> None:
+    def __init__(self, *, evicts: bool = False, age_s: int = 601, **eviction: Any) -> None:
         self.server = ApiServer(1, lambda: 0)
         self.transport = ApiTransport(self.server, 1)
         self.server.create("nodes", cluster_objects.node("n1"))
@@ -46,11 +47,12 @@ class OldIntent:
         log.append("cluster", NodeObserved(node="n1", object=kept("nodes", node())))
         log.append("cluster", PodObserved(pod=KEY, pod_uid=self.uid, object=kept("pods", pod("web-0", uid=self.uid))))
         intent: Event = (
-            EvictionRequested(pod=KEY, pod_uid=self.uid, reason="once")
+            EvictionRequested(pod=KEY, pod_uid=self.uid, reason="once", **eviction)
             if evicts
             else PodPlaced(pod=KEY, pod_uid=self.uid, node="n1", cycle=1, request={})
         )
         self.cause = log.append("scheduling", intent)
+        self.age_s = age_s
         self.recorded_ns = log.contexts["scheduling"][-1].at_ns
         self.state: GatewayState = state_after(log.in_order([]))
 
@@ -67,7 +69,7 @@ class OldIntent:
                 api,
                 SETTINGS,
                 DriftTracker(),
-                now_ns=lambda: self.recorded_ns + 601 * SECOND,
+                now_ns=lambda: self.recorded_ns + self.age_s * SECOND,
                 check_lock=check_lock,
                 append=ended.append,
                 count=lambda _intent, _outcome: None,
@@ -124,3 +126,22 @@ async def test_an_intent_of_an_earlier_gateway_fails_once_no_request_of_that_can
     outcome = asyncio.ensure_future(old.outcome(inherited=True))
     asyncio.get_running_loop().call_later(SETTINGS.timeout_s / 2, old.server.bind, KEY, old.uid, "n1", {})
     assert isinstance(await outcome, PodBound)
+
+
+@pytest.mark.parametrize("deletes", [False, True])
+async def test_an_eviction_is_not_carried_out_after_its_own_deadline(deletes: bool) -> None:
+    """The job that requested it has given its place away by then."""
+    old = OldIntent(evicts=True, age_s=10, deletes=deletes, deadline_ns=1)
+    version = old.server.version
+    found = await old.outcome()
+    assert isinstance(found, EvictionFailed)
+    assert found.reason == "its deadline has passed"
+    assert old.server.version == version
+
+
+@pytest.mark.parametrize("deletes", [False, True])
+async def test_an_eviction_before_its_deadline_ends_the_pod(deletes: bool) -> None:
+    old = OldIntent(evicts=True, age_s=10, deletes=deletes, deadline_ns=2**62)
+    version = old.server.version
+    assert isinstance(await old.outcome(), PodEvicted)
+    assert old.server.version > version

@@ -103,17 +103,30 @@ def test_actual_resources_of_a_container_are_kept_only_while_they_differ_from_it
     assert kept.allocated_resources == requested | {"cpu": "9"}
 
 
-def test_only_the_selector_of_a_workload_is_kept() -> None:
-    metadata = {"name": "web", "namespace": "d", "uid": "u", "resourceVersion": "3", "labels": {"a": "b"}}
+def test_only_selector_replicas_and_owner_of_a_workload_are_kept() -> None:
+    owners = [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "w", "controller": True}]
+    metadata = {
+        "name": "web", "namespace": "d", "uid": "u", "resourceVersion": "3", "labels": {"a": "b"}, "ownerReferences": owners,
+    }  # fmt: skip
     spec = {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": {}}
     seen = gateway_objects.seen("replicasets.apps", {"metadata": metadata, "spec": spec, "status": {"replicas": 2}})
     assert (seen.key, seen.version) == ("d/web", "3")
     assert seen.object == {
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",
-        "metadata": {"name": "web", "namespace": "d", "uid": "u"},
-        "spec": {"selector": {"matchLabels": {"app": "web"}}},
+        "metadata": {"name": "web", "namespace": "d", "uid": "u", "ownerReferences": owners},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, "replicas": 3},
     }
+
+
+def test_a_volume_that_exists_on_the_node_alone_is_kept_as_a_mark_of_the_pod() -> None:
+    body = gateway_objects.pod()
+    assert not gateway_objects.kept("pods", body).spec.local_storage
+    body["spec"]["volumes"] = [{"name": "token", "projected": {}}, {"name": "cache", "emptyDir": {}}]
+    kept = gateway_objects.kept("pods", body)
+    assert (kept.spec.volumes, kept.spec.local_storage) == ((), True)
+    body["spec"]["volumes"] = [{"name": "logs", "hostPath": {"path": "/var/log"}}]
+    assert gateway_objects.kept("pods", body).spec.local_storage
 
 
 @pytest.mark.parametrize(

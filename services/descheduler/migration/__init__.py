@@ -1,0 +1,1 @@
+"""The move of pods by PodMigrationJobs: filters, arbitration, the state machine of a job, and the drain of nodes."""

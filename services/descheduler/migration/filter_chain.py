@@ -1,0 +1,69 @@
+"""The filter of pods that may be evicted: what plugins ask before they choose a pod, and the arbitrator before it starts
+a job.
+
+Source: spec/descheduler.md 3.5, 4.1.
+"""
+
+from typing import NamedTuple
+
+from services.descheduler.migration.cluster_facts import ClusterFacts, controller_of
+from services.descheduler.migration.eviction_checks import protection
+from services.descheduler.migration.eviction_rules import EvictionRules
+from services.descheduler.migration.migration_limits import MigrationLimits, Reason, expected_replicas
+from services.descheduler.migration.pod_migration_job import EVICT_ANNOTATION, RESERVATION_FIRST
+from shared.kube.pod import Pod
+
+
+class FilterChain(NamedTuple):
+    """The checks at one instant.
+
+    Attributes:
+        limits: see `MigrationLimits`; those of the arbitrator count other jobs than those of plugins.
+    """
+
+    facts: ClusterFacts
+    rules: EvictionRules
+    limits: MigrationLimits
+
+    def reason(self, pod: Pod) -> Reason:
+        """Returns why a plugin may not have a pod evicted."""
+        return self.existing_job(pod) or self.scheduler(pod) or self.non_retryable(pod) or self.retryable(pod)
+
+    def existing_job(self, pod: Pod) -> Reason:
+        """Returns the job that moves the pod already: found by the pod's uid, and by its name."""
+        for job in self.facts.jobs.values():
+            named = job.spec.pod_ref
+            if job.is_active and (named.uid == pod.metadata.uid or named.key == pod.metadata.key):
+                return f"PodMigrationJob {job.name} moves it"
+        return ""
+
+    def scheduler(self, pod: Pod) -> Reason:
+        """Returns why no Reservation can hold its place: its scheduler does not know them."""
+        rules, name = self.rules, pod.spec.scheduler_name
+        if rules.default_mode != RESERVATION_FIRST or name in rules.scheduler_names:
+            return ""
+        return f"its scheduler {name} is not in schedulerNames"
+
+    def non_retryable(self, pod: Pod) -> Reason:
+        """Returns why the pod is never evicted."""
+        return "" if is_forced(pod) else protection(pod, self.rules) or self.replicas(pod)
+
+    def retryable(self, pod: Pod) -> Reason:
+        """Returns why the pod may not be evicted now."""
+        return "" if is_forced(pod) else self.limits.exceeded(pod)
+
+    def replicas(self, pod: Pod) -> Reason:
+        """Returns why its workload has too few replicas."""
+        if controller_of(pod) is None:
+            return ""
+        return expected_replicas(pod, self.facts.workload(pod), self.rules)
+
+
+def is_forced(pod: Pod) -> bool:
+    """Reports whether the pod's annotation allows its eviction at any time, whatever its value."""
+    return EVICT_ANNOTATION in (pod.metadata.annotations or {})
+
+
+def filter_for_plugins(facts: ClusterFacts, rules: EvictionRules) -> FilterChain:
+    """Returns the filter that plugins use: all jobs that have not ended count."""
+    return FilterChain(facts, rules, MigrationLimits(facts, rules, {}, arbitrating=False))

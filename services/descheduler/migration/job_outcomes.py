@@ -1,0 +1,35 @@
+"""Names and texts of the steps and ends of a PodMigrationJob, as upstream writes them.
+
+Source: spec/descheduler.md 3.1, 3.10.
+"""
+
+COMPLETE = "Complete"
+
+# Types of conditions.
+RESERVATION_CREATED = "ReservationCreated"
+RESERVATION_SCHEDULED = "ReservationScheduled"
+EVICTION = "Eviction"
+POD_SCHEDULED = "PodScheduled"
+POD_BOUND_RESERVATION = "PodBoundReservation"
+BOUND_POD_READY = "BoundPodReady"
+RESERVATION_BOUND = "ReservationBound"
+
+# Reasons.
+TIMEOUT = "Timeout"
+FAILED_CREATE_RESERVATION = "FailedCreateReservation"
+RESERVATION_EXPIRED = "ReservationExpired"
+UNSCHEDULABLE = "Unschedulable"
+FORBIDDEN = "ForbiddenMigratePod"
+MISSING_POD = "MissingPod"
+MISSING_RESERVATION = "MissingReservation"
+INVALID_POD_REF = "InvalidPodRef"
+EVICTING = "Evicting"
+FAILED_EVICT = "FailedEvict"
+EVICT_COMPLETE = "EvictComplete"
+WAIT_FOR_POD_BIND = "WaitForPodBindReservation"
+WAIT_FOR_POD_READY = "WaitForBoundPodReady"
+
+
+def forbidden_message(pod: str) -> str:
+    """Returns the message of a job whose pod may never be evicted."""
+    return f'Pod "{pod}" is forbidden to migrate because it does not meet the requirements'

@@ -1,0 +1,248 @@
+"""The part of the descheduler's State that migration writes: its own decisions, and the outcomes of its evictions.
+
+Two contexts are folded, each into fields of its own: `cluster` (facts, outcomes, aborts) and `descheduling` (jobs that
+passed, evictions requested). What needs both is computed on demand.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from services.descheduler.migration.cluster_facts import ClusterFacts, StoredFacts
+from services.descheduler.migration.job_reservation import job_of
+from services.descheduler.migration.pod_migration_job import ABORTED
+from shared.events import RecordedEvent
+from shared.events.cluster import (
+    DesiredStateApplied,
+    DesiredStateRejected,
+    EvictionFailed,
+    EvictionRejected,
+    EvictionSuppressed,
+    IntentRefused,
+    MissingPermission,
+    ObjectDeleted,
+    ObjectObserved,
+    PodEvicted,
+)
+from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
+from shared.events.migration import MigrationArbitrated, MigrationEnded, MigrationEvictionDecided
+from shared.kube.instants import SECOND
+from shared.kube.pod import Pod
+from shared.kube.resource_names import MIGRATION_JOBS, RESERVATIONS
+
+OWN = "descheduling"
+SOFT_FIELDS = "soft-eviction"
+"""Field group of a pod: the annotation that asks another program to remove it."""
+
+KEPT_NS = 24 * 3600 * SECOND
+"""Evictions count for the limiters of objects for at most so long."""
+
+
+class Request(msgspec.Struct, frozen=True, array_like=True):
+    """An eviction that a job requested.
+
+    Attributes:
+        seq: of the intent with the effect, in `descheduling`.
+        tries: evictions of the pod that were requested so far, this one included.
+    """
+
+    seq: int
+    job_uid: str
+    pod_uid: str
+    namespace: str
+    controller: str
+    at_ns: int
+    tries: int
+
+
+class Outcome(msgspec.Struct, frozen=True, array_like=True):
+    """The outcome of an intent.
+
+    Attributes:
+        done: the pod is terminating, gone, or marked for a soft eviction.
+        reason: why it is not done.
+    """
+
+    done: bool
+    reason: str
+    at_ns: int
+
+
+class OpenRequest(NamedTuple):
+    """The newest eviction of a pod, and its outcome; None while it is being carried out."""
+
+    request: Request
+    outcome: Outcome | None
+
+
+class MigrationState:
+    """Facts of the cluster and the progress of migrations.
+
+    Attributes:
+        facts: see `ClusterFacts`.
+        aborted: uids of jobs that a user has aborted (`cluster`).
+        rejected: Reservation -> (instant, reason) of a creation that the API server rejected (`cluster`).
+        outcomes: seq in `descheduling` -> outcome of an eviction (`cluster`).
+        passed: uid -> name of the jobs that passed arbitration and have not ended (`descheduling`).
+        requests: seq -> eviction that a job requested, oldest first (`descheduling`).
+        made: Reservation -> uid of the job for which it was created, until its deletion was decided (`descheduling`).
+        deleted: uid -> name of the jobs whose deletion was decided (`descheduling`).
+    """
+
+    def __init__(self) -> None:
+        self.facts = ClusterFacts()
+        self.aborted: dict[str, None] = {}
+        self.rejected: dict[str, tuple[int, str]] = {}
+        self.outcomes: dict[int, Outcome] = {}
+        self.passed: dict[str, str] = {}
+        self.requests: dict[int, Request] = {}
+        self.made: dict[str, str] = {}
+        self.deleted: dict[str, str] = {}
+        self._decided: dict[str, MigrationEvictionDecided] = {}
+        self._newest: dict[str, int] = {}
+
+    def apply_cluster(self, record: RecordedEvent, pods: Mapping[str, Pod]) -> None:
+        """Folds an event of `cluster`; `pods`: see `ClusterFacts.apply`."""
+        event, cause = record.event, record.cause
+        self.facts.apply(event, pods)
+        match event:
+            case ObjectObserved(resource=resource, uid=uid, object=body) if resource == MIGRATION_JOBS:
+                if (body.get("status") or {}).get("phase") == ABORTED:
+                    self.aborted[uid] = None
+            case ObjectObserved(resource=resource, name=name) if resource == RESERVATIONS:
+                self.rejected.pop(name, None)
+            case ObjectDeleted(resource=resource, uid=uid) if resource == MIGRATION_JOBS:
+                self.aborted.pop(uid, None)
+                self.rejected.pop(uid, None)
+            case DesiredStateRejected(resource=resource, name=name, reason=reason) if (
+                resource == RESERVATIONS and cause is not None and cause.context == OWN
+            ):
+                self.rejected[name] = record.at_ns, reason
+            case _ if cause is not None and cause.context == OWN:
+                self._outcome(cause.seq, record)
+        while self.outcomes and self.outcomes[first := next(iter(self.outcomes))].at_ns < record.at_ns - KEPT_NS:
+            del self.outcomes[first]
+
+    def _outcome(self, seq: int, record: RecordedEvent) -> None:
+        at_ns = record.at_ns
+        match record.event:
+            case PodEvicted() | DesiredStateApplied(resource="pods"):
+                self.outcomes[seq] = Outcome(done=True, reason="", at_ns=at_ns)
+            case (
+                EvictionRejected(reason=reason)
+                | EvictionFailed(reason=reason)
+                | DesiredStateRejected(resource="pods", reason=reason)
+            ):
+                self.outcomes[seq] = Outcome(done=False, reason=reason, at_ns=at_ns)
+            case EvictionSuppressed():
+                self.outcomes[seq] = Outcome(done=False, reason="shadow mode evicts no pod", at_ns=at_ns)
+            case MissingPermission(rule=rule):
+                self.outcomes[seq] = Outcome(
+                    done=False, reason=f"the gateway lacks the permission: {rule}", at_ns=at_ns
+                )
+            case IntentRefused(reason=reason):
+                self.outcomes[seq] = Outcome(done=False, reason=reason, at_ns=at_ns)
+
+    def apply_own(self, record: RecordedEvent) -> None:
+        """Folds an event of `descheduling`."""
+        match record.event:
+            case MigrationArbitrated(job=job, job_uid=uid):
+                self.passed[uid] = job
+            case MigrationEnded(job_uid=uid, phase=phase):
+                self.passed.pop(uid, None)
+                if not phase:
+                    self.deleted.pop(uid, None)
+            case ObjectDesired(resource=resource, name=name, body=body) if resource == RESERVATIONS:
+                if body is None:
+                    self.made.pop(name, None)
+                elif job := job_of(body):
+                    self.made[name] = job
+            case ObjectDesired(resource=resource, name=name, body=None, uid=uid) if resource == MIGRATION_JOBS:
+                self.deleted[uid] = name
+            case MigrationEvictionDecided(pod_uid=uid) as decided:
+                self._decided[uid] = decided
+            case EvictionRequested(pod_uid=uid):
+                self._requested(uid, record)
+            case FieldsDesired(resource="pods", fields=fields, uid=uid) if fields == SOFT_FIELDS:
+                self._requested(uid, record)
+        while self.requests and self.requests[first := next(iter(self.requests))].at_ns < record.at_ns - KEPT_NS:
+            self._forget(self.requests.pop(first))
+
+    def _requested(self, uid: str, record: RecordedEvent) -> None:
+        decided = self._decided.pop(uid, None)
+        if decided is None:
+            return  # a copy that retention carried forward
+        before = self._newest.get(uid)
+        tries = 1 if before is None else self.requests[before].tries + 1
+        self.requests[record.seq] = Request(
+            record.seq,
+            decided.job_uid,
+            uid,
+            decided.pod.partition("/")[0],
+            decided.controller,
+            record.at_ns,
+            tries,
+        )
+        self._newest[uid] = record.seq
+
+    def _forget(self, request: Request) -> None:
+        if self._newest.get(request.pod_uid) == request.seq:
+            del self._newest[request.pod_uid]
+
+    # -- questions
+
+    def eviction(self, pod_uid: str) -> OpenRequest | None:
+        """Returns the newest eviction of a pod that was requested; None for none."""
+        seq = self._newest.get(pod_uid)
+        return None if seq is None else OpenRequest(self.requests[seq], self.outcomes.get(seq))
+
+    def is_in_flight(self, request: Request) -> bool:
+        """Reports whether the gateway may still carry out an eviction."""
+        return request.seq not in self.outcomes
+
+    def evicted(self) -> Iterator[Request]:
+        """Yields the evictions that were carried out, or may be, oldest first."""
+        for seq, request in self.requests.items():
+            if (found := self.outcomes.get(seq)) is None or found.done:
+                yield request
+
+    # -- snapshots
+
+    def stored(self) -> "StoredMigration":
+        """Returns the stored form."""
+        return StoredMigration(
+            self.facts.stored(),
+            self.aborted,
+            self.rejected,
+            list(self.outcomes.items()),
+            self.passed,
+            self.made,
+            self.deleted,
+            list(self.requests.values()),
+            self._decided,
+        )
+
+    def restore(self, stored: "StoredMigration", pods: Iterable[Pod]) -> None:
+        """Takes over a stored form."""
+        self.facts.restore(stored.facts, pods)
+        self.aborted, self.rejected, self.outcomes = stored.aborted, stored.rejected, dict(stored.outcomes)
+        self.passed, self._decided = stored.passed, stored.decided
+        self.made, self.deleted = stored.made, stored.deleted
+        for request in stored.requests:
+            self.requests[request.seq] = request
+            self._newest[request.pod_uid] = request.seq
+
+
+class StoredMigration(msgspec.Struct):
+    """The layout of a snapshot; see `MigrationState`."""
+
+    facts: StoredFacts
+    aborted: dict[str, None]
+    rejected: dict[str, tuple[int, str]]
+    outcomes: list[tuple[int, Outcome]]
+    passed: dict[str, str]
+    made: dict[str, str]
+    deleted: dict[str, str]
+    requests: list[Request]
+    decided: dict[str, MigrationEvictionDecided]

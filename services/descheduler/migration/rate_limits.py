@@ -1,0 +1,69 @@
+"""Limits of evictions over time: of the whole descheduler, and of each workload and namespace.
+
+The buckets are computed from the evictions that the log records, under the arguments in force: a restart forgets none,
+and a changed limit counts at once. Source: spec/descheduler.md 3.9, 3.12.
+"""
+
+from services.descheduler.migration.cluster_facts import ClusterFacts, controller_of
+from services.descheduler.migration.controller_args import MigrationArgs
+from services.descheduler.migration.migration_state import MigrationState
+from services.descheduler.migration.object_limiter import (
+    NAMESPACE,
+    WORKLOAD,
+    Bucket,
+    Limit,
+    after_eviction,
+    is_exceeded,
+)
+from services.descheduler.migration.workload_limits import workload_limit
+from shared.kube.pod import Pod
+
+
+class RateLimits:
+    """The buckets at one instant."""
+
+    def __init__(self, state: MigrationState, facts: ClusterFacts, args: MigrationArgs, now_ns: int) -> None:
+        """Counts the evictions so far."""
+        self._facts, self._args, self._now_ns = facts, args, now_ns
+        self._limit = Limit(1, args.evict_interval_ns, args.evict_burst)
+        self._bucket: Bucket | None = None
+        for request in state.requests.values():
+            self._bucket = after_eviction(self._bucket, self._limit, request.at_ns)
+        self._instants: dict[tuple[str, str], list[int]] = {}
+        for request in state.evicted():
+            for kind, key in ((WORKLOAD, request.controller), (NAMESPACE, request.namespace)):
+                if key and kind in args.object_limiters:
+                    self._instants.setdefault((kind, key), []).append(request.at_ns)
+
+    def take_eviction(self) -> bool:
+        """Takes the right to request one eviction now; returns False where it must wait."""
+        if is_exceeded(self._bucket, self._limit, self._now_ns):
+            return False
+        self._bucket = after_eviction(self._bucket, self._limit, self._now_ns)
+        return True
+
+    def object_exceeded(self, pod: Pod) -> str:
+        """Returns which object of the pod has had too many evictions lately; empty for none."""
+        owner = controller_of(pod)
+        keys = {WORKLOAD: "" if owner is None else owner.uid, NAMESPACE: pod.metadata.namespace}
+        for kind in self._args.object_limiters:
+            instants = self._instants.get((kind, keys[kind]), ())
+            if not instants:
+                continue
+            limit = self._object_limit(kind, pod)
+            bucket: Bucket | None = None
+            for at_ns in instants:
+                bucket = after_eviction(bucket, limit, at_ns)
+            if is_exceeded(bucket, limit, self._now_ns):
+                return f"{limit.tokens} evictions of its {kind} in {limit.duration_ns // 10**9} s are allowed"
+        return ""
+
+    def _object_limit(self, kind: str, pod: Pod) -> Limit:
+        args = self._args
+        found = args.object_limiters[kind]
+        if kind == WORKLOAD:
+            value = args.max_per_workload if found.max_migrating is None else found.max_migrating
+            tokens = workload_limit(self._facts.workload(pod).replicas, value)
+        else:
+            tokens = found.max_migrating if isinstance(found.max_migrating, int) else 0
+        return Limit(tokens, found.duration_ns, found.burst)

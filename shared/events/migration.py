@@ -1,0 +1,102 @@
+"""Events of the `descheduling` context about the moves of pods by PodMigrationJobs, and the drain of nodes."""
+
+from typing import ClassVar
+
+from shared.events.base import Event
+
+
+class MigrationArbitrated(Event, frozen=True, tag="koord.descheduling.MigrationArbitrated.v1"):
+    """The arbitrator let a job begin, within the limits of its node, namespace and workload.
+
+    Attributes:
+        pod: of the job, `namespace/name`.
+    """
+
+    KEY: ClassVar[str] = "job"
+
+    job: str
+    job_uid: str
+    pod: str
+
+
+class MigrationEvictionDecided(Event, frozen=True, tag="koord.descheduling.MigrationEvictionDecided.v1"):
+    """A job has its pod evicted; the intent with the effect follows in the same append.
+
+    Attributes:
+        node: that the pod leaves.
+        destination: node of the Reservation that is held for its successor; empty for a job that evicts directly.
+        controller: uid of the pod's controller; empty without one.
+        method: Eviction, Delete or SoftEviction.
+        reason: of the job.
+    """
+
+    KEY: ClassVar[str] = "pod"
+
+    job: str
+    job_uid: str
+    pod: str
+    pod_uid: str
+    node: str
+    destination: str
+    controller: str
+    method: str
+    reason: str
+
+
+class MigrationEnded(Event, frozen=True, tag="koord.descheduling.MigrationEnded.v1"):
+    """A job is over, or its object is gone; it counts for no limit any more.
+
+    Attributes:
+        phase: Succeeded, Failed or Aborted; empty where the object is gone.
+        reason: one word, as in the status.
+        message: for people.
+    """
+
+    KEY: ClassVar[str] = "job"
+
+    job: str
+    job_uid: str
+    phase: str
+    reason: str = ""
+    message: str = ""
+
+
+class DrainRequested(Event, frozen=True, tag="koord.descheduling.DrainRequested.v1"):
+    """An operator wants a node without pods that could run elsewhere (`koord drain`).
+
+    Attributes:
+        by: the operator.
+    """
+
+    KEY: ClassVar[str] = "node"
+
+    node: str
+    by: str
+    reason: str = ""
+
+
+class DrainEnded(Event, frozen=True, tag="koord.descheduling.DrainEnded.v1"):
+    """A drain is over: no pod is left that may move, or an operator ended it. The node stays cordoned.
+
+    Attributes:
+        moved: jobs of the drain that succeeded.
+        remaining: pod -> why it stays.
+        by: the operator that ended it early; empty where it is complete.
+    """
+
+    KEY: ClassVar[str] = "node"
+
+    node: str
+    moved: int
+    remaining: dict[str, str]
+    by: str = ""
+
+
+MIGRATION_EVENTS: tuple[type[Event], ...] = (
+    MigrationArbitrated,
+    MigrationEvictionDecided,
+    MigrationEnded,
+    DrainRequested,
+    DrainEnded,
+)
+"""All of them."""

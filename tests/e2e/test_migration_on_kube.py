@@ -1,0 +1,170 @@
+"""PodMigrationJobs on a real API server: each mode, a disruption budget that refuses and then allows, abort by time-out,
+pause, and a restart of the descheduler in the middle.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.dev.fake_nodes import create_nodes, node_object
+from cli.dev.local_control_plane import Cluster
+from tests.cluster.fixtures import StartCluster
+from tests.e2e.stage import Stage, pod
+from tests.support.kube_system import System, running
+from tests.support.waiting import in_thread, until
+
+GROUP = "/apis/scheduling.koordinator.sh/v1alpha1"
+JOBS, RESERVATIONS = f"{GROUP}/podmigrationjobs", f"{GROUP}/reservations"
+CONFIG = """\
+apiVersion: descheduler/v1alpha2
+kind: DeschedulerConfiguration
+profiles:
+- pluginConfig:
+  - name: MigrationController
+    args:
+      evictQPS: 100
+      objectLimiters: {workload: {duration: 0s}}
+"""
+REPLICAS = 10
+
+
+class Site:
+    """A StatefulSet whose pods the test itself makes, on three nodes."""
+
+    def __init__(self, cluster: Cluster, system: System) -> None:
+        self.cluster, self.system = cluster, system
+        self.stage = Stage(cluster, "default", lambda *_, **__: [])
+        self.owner: dict[str, Any] = {}
+
+    async def begin(self) -> None:
+        labels = {"app": "web"}
+        body = {
+            "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "web"},
+            "spec": {
+                "replicas": REPLICAS, "serviceName": "web", "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": pod("web")["spec"]},
+            },
+        }  # fmt: skip
+        made = await self.stage.call("POST", "/apis/apps/v1/namespaces/default/statefulsets", body)
+        uid = made["metadata"]["uid"]
+        self.owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": uid, "controller": True}
+
+    async def make(self, name: str) -> str:
+        """Creates a pod of the StatefulSet; returns its node once it is ready there."""
+        body = pod(name, "1", labels={"app": "web"})
+        body["metadata"]["ownerReferences"] = [self.owner]
+        await self.stage.create(body)
+        node = await self.stage.placed(name)
+        ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+        await self.stage.call("PATCH", f"{self.stage.path('pods', name)}/status", {"status": ready}, "strategic")
+        return node
+
+    async def move(self, name: str, of: str, **spec: Any) -> None:
+        body = {
+            "apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "PodMigrationJob", "metadata": {"name": name},
+            "spec": {"ttl": "5m", "podRef": {"namespace": "default", "name": of}} | spec,
+        }  # fmt: skip
+        await self.stage.call("POST", JOBS, body)
+
+    def job(self, name: str) -> dict[str, Any]:
+        return self.cluster.api.call("GET", f"{JOBS}/{name}").get("status") or {}
+
+    async def status(self, name: str, **fields: str) -> dict[str, Any]:
+        """Waits until fields of a job's status have these values."""
+        return await until(
+            in_thread(lambda: self.job(name)),
+            f"{fields} of {name}",
+            holds=lambda found: all(found.get(key) == value for key, value in fields.items()),
+            within_s=60,
+        )
+
+    async def gone(self, name: str) -> None:
+        def exists() -> bool:
+            found = self.cluster.api.call("GET", self.stage.path("pods"))
+            return any(each["metadata"]["name"] == name for each in found["items"])
+
+        await until(in_thread(exists), f"the end of {name}", holds=lambda there: not there, within_s=60)
+
+    def reservations(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.cluster.api.call("GET", RESERVATIONS)["items"]
+        return found
+
+
+@pytest.fixture
+async def site(own_cluster: StartCluster, tmp_path: Path) -> AsyncIterator[Site]:
+    cluster = await asyncio.to_thread(own_cluster, installed=True)
+    capacity = {"cpu": "8", "memory": "16Gi", "pods": "110"}
+    nodes = [node_object(f"node-{number}", capacity=capacity) for number in range(3)]
+    await asyncio.to_thread(create_nodes, cluster.api, nodes)
+    config = tmp_path / "descheduler.yaml"
+    config.write_text(CONFIG)
+    env = {"descheduler": {"KOORD_DESCHEDULER_CONFIG": str(config)}}
+    async with running(cluster, tmp_path, env=env, more=("quota-ledger", "descheduler")) as system:
+        found = Site(cluster, system)
+        await found.begin()
+        yield found
+
+
+async def test_a_pod_moves_by_each_mode_and_a_disruption_budget_is_obeyed(site: Site) -> None:
+    before = await site.make("web-0")
+    await site.move("reserve", "web-0")
+    await site.gone("web-0")
+    [reservation] = await asyncio.to_thread(site.reservations)
+    held = reservation["status"]["nodeName"]
+    assert (reservation["status"]["phase"], held == before) == ("Available", False)
+    site.system.supervisor.kill("descheduler")
+    assert await site.make("web-0") == held
+    found = await site.status("reserve", phase="Succeeded", status="Complete")
+    assert found["podRef"]["name"] == "web-0"
+    assert found["nodeName"] == held
+
+    await site.make("web-1")
+    await site.move("direct", "web-1", mode="EvictDirectly")
+    await site.status("direct", phase="Succeeded")
+    await site.gone("web-1")
+
+    await site.make("web-2")
+    await _budget(site, 0)
+    await site.move("budget", "web-2", mode="EvictDirectly")
+    await site.status("budget", status="Eviction", reason="FailedEvict")
+    assert site.stage.pod("web-2")["metadata"].get("deletionTimestamp") is None
+    await _budget(site, 1)
+    await site.status("budget", phase="Succeeded")
+    await site.gone("web-2")
+
+
+async def test_a_job_times_out_or_is_paused_or_aborted_and_leaves_no_place_behind(site: Site) -> None:
+    for name in ("web-0", "web-1"):
+        await site.make(name)
+    await _budget(site, 0)
+    await site.move("late", "web-0", ttl="10s")
+    await site.status("late", phase="Failed", reason="Timeout")
+    await site.move("paused", "web-1", paused=True)
+    await asyncio.sleep(2)
+    assert site.job("paused") == {}
+    await site.stage.call("PATCH", f"{JOBS}/paused", {"spec": {"paused": False}})
+    await site.status("paused", status="Eviction", reason="FailedEvict")
+    await site.stage.call("PATCH", f"{JOBS}/paused/status", {"status": {"phase": "Aborted"}})
+    await until(in_thread(site.reservations), "the end of the places", holds=lambda found: not found, within_s=60)
+    assert site.job("paused")["phase"] == "Aborted"
+    for name in ("web-0", "web-1"):
+        assert site.stage.pod(name)["metadata"].get("deletionTimestamp") is None
+
+
+async def _budget(site: Site, allowed: int) -> None:
+    """Writes a disruption budget of the pods, with the status that its controller would compute."""
+    path = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+    if not allowed:
+        body = {
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"},
+            "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}},
+        }  # fmt: skip
+        await site.stage.call("POST", path, body)
+    status = {
+        "disruptionsAllowed": allowed, "currentHealthy": 3, "desiredHealthy": 3 - allowed, "expectedPods": 3,
+        "observedGeneration": 1,
+    }  # fmt: skip
+    await site.stage.call("PATCH", f"{path}/web/status", {"status": status})
