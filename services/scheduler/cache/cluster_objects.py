@@ -42,6 +42,7 @@ class ClusterObjects:
     """Objects by the keys that plugins look them up by.
 
     Attributes:
+        gates: the scheduler's feature gates that are on.
         version: grows with every change.
         namespaces: name -> labels.
         services: namespace -> name -> selector of the service.
@@ -56,6 +57,7 @@ class ClusterObjects:
     """
 
     def __init__(self) -> None:
+        self.gates: frozenset[str] = frozenset()
         self.version = 0
         self.namespaces: dict[str, dict[str, str]] = {}
         self.services: dict[str, dict[str, Selector]] = {}

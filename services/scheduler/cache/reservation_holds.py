@@ -197,7 +197,6 @@ class ReservationHolds:
     """The Reservations and their owners, by uid.
 
     Attributes:
-        gates: the feature gates that are on.
         version: grows with every change of a Reservation, and of its place.
         capacities: uid -> the Reservation, of those that can be read.
         assigned: uid -> where its reserve pod counts, with the amounts of the whole Reservation.
@@ -205,7 +204,6 @@ class ReservationHolds:
     """
 
     def __init__(self) -> None:
-        self.gates: frozenset[str] = frozenset()
         self.version = 0
         self.capacities: dict[str, ReservedCapacity] = {}
         self.assigned: dict[str, Assignment] = {}

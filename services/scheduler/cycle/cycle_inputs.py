@@ -90,7 +90,7 @@ class CycleInputs(ClusterCache):
             believes_annotations=believes_annotations or bool(shadowed),
             checks_reports=checks_reports,
         )
-        self.cluster_objects.reservations.gates = scheduler_gates
+        self.cluster_objects.gates = scheduler_gates
 
     def expired_holds(self, now_ns: int) -> list[ReleasedPod]:
         """Returns the pods that waited too long with a node for others of their unit."""

@@ -176,7 +176,7 @@ class _Search:
     def _budgets(self) -> Sequence[Budget]:
         """Returns the disruption budgets once the moves so far are made."""
         moved = (victim_of(self._cache.view.pods[move.pod_uid]) for move in self.moves)
-        return drawn_down(tuple(self._cache.cluster_objects.budgets.values()), moved)
+        return drawn_down(self._cache.cluster_objects.budgets_of(), moved)
 
     def _place(self, pod: PodRecord, row: int, chosen: Sequence[PodRecord]) -> tuple[PlannedMove, ...] | str:
         """Places the moved pods, then the waiting one; returns the moves, or the uid of a pod without a destination."""

@@ -51,7 +51,7 @@ class DeviceState(PluginCycleState):
         now_ns: int,
     ) -> None:
         self._now_ns = now_ns
-        self._for_device_plugins = DEVICE_PLUGINS in snapshot.cluster_objects.reservations.gates
+        self._for_device_plugins = DEVICE_PLUGINS in snapshot.cluster_objects.gates
         self._settings = settings
         self._requests = requests
         self._rejections = rejections

@@ -93,7 +93,7 @@ def lacks_with(
     left = _left(snapshot, matched)
     of_this = left.pop(capacity.uid)
     held = [*left.values(), {name: min(size, of_this.get(name, 0)) for name, size in capacity.inner.items()}]
-    is_checked = len(matched) > 1 or SKIP_FITS_NODE not in snapshot.holds.table.gates
+    is_checked = len(matched) > 1 or SKIP_FITS_NODE not in snapshot.cluster_objects.gates
     node = lacks_node(snapshot, args, pod_class, row, held, len(matched)) if is_checked else ()
     inside = _lacks_reservation(snapshot, pod_class, capacity) if is_restricted(capacity) else ()
     return Lacking(node, inside)

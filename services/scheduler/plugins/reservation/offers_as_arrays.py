@@ -100,7 +100,7 @@ class OfferEvaluation:
             np.array(
                 [name in NATIVE or bool(request.get(name) and not args.ignores(name)) for name in names], np.int64
             ),
-            int(SKIP_FITS_NODE not in snapshot.holds.table.gates),
+            int(SKIP_FITS_NODE not in snapshot.cluster_objects.gates),
             int(any(request.values())),
         )
         size = len(matched.capacities)

@@ -82,7 +82,7 @@ def candidates_of(
             and not assignment.terminating
             and not _is_owner(snapshot, capacity, assignment)
             and (is_cluster_mode or _owns(owners, uid, assignment))
-            and is_pre_allocatable(assignment.pod_class, capacity, snapshot.table, row, snapshot.holds.table.gates)
+            and is_pre_allocatable(assignment.pod_class, capacity, snapshot.table, row, snapshot.cluster_objects.gates)
         ]
         if found:
             rows[row] = _in_order(found, capacity, is_cluster_mode=is_cluster_mode)

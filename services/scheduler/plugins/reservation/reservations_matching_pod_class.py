@@ -38,16 +38,14 @@ def matches_of(
     Args:
         available: row -> the Reservations there that may be used, by name.
     """
-    table, holds = snapshot.table, snapshot.holds.table
+    table, holds, gates = snapshot.table, snapshot.holds.table, snapshot.cluster_objects.gates
     cached: Matches | None = pod_class.cached.get(Matches)
     versions = holds.version, table.version
     if cached is not None and cached.holds is holds and cached.versions == versions:
         return cached
     rows: dict[int, Sequence[ReservedCapacity]] = {}
     for row, there in sorted(available.items()) if not wish.problem else ():
-        found = [
-            each for each in there if decision(pod_class, wish, each, table, row, holds.gates) in ("matched", "ignored")
-        ]
+        found = [each for each in there if decision(pod_class, wish, each, table, row, gates) in ("matched", "ignored")]
         if found:
             rows[row] = found
     reservations = MatchedReservations(pod_class, holds, rows, is_required=wish.affinity is not None)
