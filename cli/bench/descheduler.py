@@ -22,13 +22,13 @@ from services.scheduler.extender_server.destinations_of_moves import destination
 from services.scheduler.in_memory_scheduler import InMemoryScheduler
 from shared.domain.move_destinations import DestinationsResponse
 from shared.events import Event, RecordedEvent
-from shared.events.cluster import NodeObserved, PodObserved
+from shared.events.cluster import NodeObserved, ObjectObserved, PodObserved
 from shared.events.descheduling import EvictionCaseOpened
 from shared.events.metrics import ClassReported, NodeReported, PodReported, Usage
 from shared.kube.instants import SECOND
 from shared.kube.meta import Metadata, OwnerReference
 from shared.kube.node import Node, NodeStatus
-from shared.kube.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
+from shared.kube.pod import Container, Pod, PodCondition, PodSpec, PodStatus, ResourceRequirements
 
 BEGAN_NS = 1_780_000_000 * SECOND
 GIB = 1 << 30
@@ -49,6 +49,8 @@ profiles:
 """
 CPU_MILLI = 32_000
 HOT_PERCENT, COLD_PERCENT = 85, 30
+NODES_PER_WORKLOAD = 20
+"""Nodes over which the pods of one ReplicaSet are spread, one on each."""
 
 
 class DeschedulerFigures(msgspec.Struct, frozen=True):
@@ -138,9 +140,12 @@ class Fleet:
         self._now_ns = BEGAN_NS
         for name in self._names:
             self._observe(_node(name))
-        for name in self._names:
+        for first in range(0, nodes, NODES_PER_WORKLOAD):
             for number in range(per_node):
-                self._observe(_pod(name, number))
+                self._observe(_replica_set(f"web-{first}-{number}"))
+        for row, name in enumerate(self._names):
+            for number in range(per_node):
+                self._observe(_pod(name, number, f"web-{row - row % NODES_PER_WORKLOAD}-{number}"))
         for draft in config_drafts(self._state, ("bench", CONFIG), DecisionSettings()):
             self._append("descheduling", draft.event)
         self._scheduler.cache.settle()
@@ -203,9 +208,14 @@ def _node(name: str) -> NodeObserved:
     )
 
 
-def _pod(node: str, number: int) -> PodObserved:
+def _replica_set(name: str) -> ObjectObserved:
+    body = {"metadata": {"name": name, "namespace": "default", "uid": name}, "spec": {"replicas": NODES_PER_WORKLOAD}}
+    return ObjectObserved(resource="replicasets.apps", name=f"default/{name}", uid=name, object=body)
+
+
+def _pod(node: str, number: int, workload: str) -> PodObserved:
     name = f"{node}-{number}"
-    owner = OwnerReference(kind="ReplicaSet", name=f"web-{number}", uid=f"web-{number}", controller=True)
+    owner = OwnerReference(api_version="apps/v1", kind="ReplicaSet", name=workload, uid=workload, controller=True)
     requests = ResourceRequirements(requests={"cpu": "500m", "memory": "1Gi"})
     pod = Pod(
         metadata=Metadata(name=name, namespace="default", uid=name, owner_references=(owner,)),
@@ -215,6 +225,8 @@ def _pod(node: str, number: int) -> PodObserved:
             priority=5500,
             containers=(Container(name="c", resources=requests),),
         ),
-        status=PodStatus(phase="Running", qos_class="Burstable"),
+        status=PodStatus(
+            phase="Running", qos_class="Burstable", conditions=(PodCondition(type="Ready", status="True"),)
+        ),
     )
     return PodObserved(pod=pod.metadata.key, pod_uid=name, object=pod)

@@ -91,21 +91,30 @@ class SmallCluster:
         self._observe(NodeObserved(node=name, object=node))
 
     def pod(
-        self, name: str, on: str, *, cpu: str = "1", owner: str = "", affinity: Affinity | None = None, **metadata: Any
+        self,
+        name: str,
+        on: str,
+        *,
+        cpu: str = "1",
+        owner: str = "",
+        kind: str = "ReplicaSet",
+        priority: int = 5500,
+        affinity: Affinity | None = None,
+        **metadata: Any,
     ) -> None:
-        """Adds a running pod of namespace `default`, of a ReplicaSet with ten replicas."""
+        """Adds a running pod of namespace `default`, of a ReplicaSet with ten replicas, or of another kind of owner."""
         owner = owner or f"of-{name}"
         self._replica_set(owner)
-        owners = (
-            OwnerReference(api_version="apps/v1", kind="ReplicaSet", name=owner, uid=f"uid-{owner}", controller=True),
-        )
+        owners = (OwnerReference(api_version="apps/v1", kind=kind, name=owner, uid=f"uid-{owner}", controller=True),)
         resources = Resources(requests={"cpu": cpu, "memory": "1Gi"})
         pod = Pod(
-            metadata=Metadata(name=name, namespace="default", uid=name, owner_references=owners, **metadata),
+            metadata=Metadata(
+                name=name, namespace="default", uid=name, owner_references=owners if kind else (), **metadata
+            ),
             spec=PodSpec(
                 node_name=on,
                 scheduler_name="koord-scheduler",
-                priority=5500,
+                priority=priority,
                 containers=(Container(name="c", resources=resources),),
                 affinity=affinity,
             ),

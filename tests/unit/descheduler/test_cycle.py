@@ -1,5 +1,7 @@
 """A cycle: cases with destinations that the scheduler finds, limits, dry runs, and rules against circles."""
 
+from typing import Any
+
 import pytest
 
 from services.descheduler.settings import DecisionSettings
@@ -210,6 +212,38 @@ def test_a_member_of_a_gang_does_not_move_alone() -> None:
     cluster.report("cold", {})
     cluster.report("middle", {}, system=5_000)
     assert cluster.cycle() is None
+
+
+@pytest.mark.parametrize(
+    ("given", "allowed", "why"),
+    [
+        ({"kind": "DaemonSet"}, "", "a DaemonSet owns it"),
+        ({"kind": ""}, "evictAllBarePods", "it has no owner that would replace it (evictAllBarePods)"),
+        ({"priority": 2_000_000_000}, "evictSystemCriticalPods", "it is system-critical (evictSystemCriticalPods)"),
+    ],
+)
+def test_protected_pods_stay_unless_the_configuration_lets_them_move(
+    given: dict[str, Any], allowed: str, why: str
+) -> None:
+    def chosen(args: str) -> list[str]:
+        extra = f"      - {{name: MigrationController, args: {{{args}}}}}\n"
+        cluster = SmallCluster(CONFIG + extra)
+        for name in ("hot", "cold", "middle"):
+            cluster.node(name)
+        cluster.pod("protected", "hot", **given)
+        cluster.pod("free", "hot")
+        cluster.report("hot", {"protected": 2_500, "free": 2_000}, system=5_000)
+        cluster.report("cold", {})
+        cluster.report("middle", {}, system=5_000)
+        case = cluster.cycle()
+        assert case is not None
+        if not args:
+            assert [each.why for each in case.passed_over if each.pod == "default/protected"] == [why]
+        return [victim.pod.removeprefix("default/") for victim in case.victims]
+
+    assert chosen("") == ["free"]
+    if allowed:
+        assert "protected" in chosen(f"{allowed}: true")
 
 
 @pytest.mark.parametrize("limit", ["maxNoOfPodsToEvictTotal: 0", "maxNoOfPodsToEvictPerNode: 0"])
