@@ -16,6 +16,7 @@ WATCH = {"list", "watch"}
 OBSERVED = (  # objects that decisions read: (group, resource)
     ("", "namespaces"), ("scheduling.k8s.io", "priorityclasses"),
     ("", "services"), ("", "replicationcontrollers"), ("apps", "replicasets"), ("apps", "statefulsets"),
+    ("apps", "deployments"), ("apps.kruise.io", "clonesets"), ("apps.kruise.io", "statefulsets"),
     ("policy", "poddisruptionbudgets"), ("storage.k8s.io", "storageclasses"), ("storage.k8s.io", "csinodes"),
     ("storage.k8s.io", "csidrivers"), ("storage.k8s.io", "csistoragecapacities"),
     ("", "nodes"), ("", "pods"), ("", "persistentvolumes"), ("", "persistentvolumeclaims"),
@@ -23,7 +24,7 @@ OBSERVED = (  # objects that decisions read: (group, resource)
 SHADOW: Grants = dict.fromkeys((*OBSERVED, *((row.group, row.plural) for row in INVENTORY)), WATCH)
 GATEWAY: Grants = SHADOW | {
     ("", "nodes"): WATCH | {"get", "patch"},
-    ("", "pods"): WATCH | {"get", "patch"},
+    ("", "pods"): WATCH | {"get", "patch", "delete"},
     ("", "persistentvolumes"): WATCH | {"get", "patch"},
     ("", "persistentvolumeclaims"): WATCH | {"get", "patch"},
     ("", "pods/binding"): {"create"},
@@ -42,9 +43,10 @@ GATEWAY: Grants = SHADOW | {
     ("koordinator.sh", "elasticquotas"): WATCH | {"get", "patch"},
     ("quota.koordinator.sh", "elasticquotaprofiles"): WATCH | {"get", "patch"},
     ("scheduling.koordinator.sh", "devices"): WATCH | {"get", "create", "patch", "delete"},
-    ("scheduling.koordinator.sh", "reservations"): WATCH | {"get", "delete"},
+    ("scheduling.koordinator.sh", "reservations"): WATCH | {"get", "create", "patch", "delete"},
     ("scheduling.koordinator.sh", "reservations/status"): {"patch"},
-    ("scheduling.koordinator.sh", "podmigrationjobs"): WATCH | {"get", "create", "patch"},
+    ("scheduling.koordinator.sh", "podmigrationjobs"): WATCH | {"get", "create", "patch", "delete"},
+    ("scheduling.koordinator.sh", "podmigrationjobs/status"): {"patch"},
     ("scheduling.koordinator.sh", "clusternetworktopologies default"): {"get"},
     ("scheduling.koordinator.sh", "clusternetworktopologies/status default"): {"patch"},
     ("analysis.koordinator.sh", "recommendations"): WATCH | {"get"},
@@ -119,7 +121,6 @@ def test_the_shadow_account_only_reads(shadow: Api) -> None:
         ("list", "secrets", ""),
         ("create", "serviceaccounts/token", ""),
         ("create", "pods", ""),
-        ("delete", "pods", ""),
         ("update", "pods", ""),
         ("deletecollection", "pods", ""),
         ("create", "pods/exec", ""),
