@@ -61,7 +61,15 @@ async def require_gateway(postgres: str) -> None:
 
 
 async def request_leading_gateway(nats: str, name: str, subject: str, data: bytes = b"") -> bytes:
-    """Sends a request to the gateway that leads, over a connection of its own; returns the response.
+    """Sends a request to the gateway that leads; see `request_leading`."""
+    return await request_leading(nats, name, "gateway", subject, data)
+
+
+async def request_leading(nats: str, name: str, service: str, subject: str, data: bytes) -> bytes:
+    """Sends a request to the replica of a service that leads, over a connection of its own; returns the response.
+
+    Args:
+        name: of the command, for the server's list of connections.
 
     Raises:
         KoordError: none responds.
@@ -72,7 +80,7 @@ async def request_leading_gateway(nats: str, name: str, subject: str, data: byte
         return await bus.request(subject, data, deadline_s=ANSWER_S)
     except NoResponse as error:
         raise KoordError(
-            f"no gateway responded within {ANSWER_S:g} s: see that one leads (`koord top`), and its log"
+            f"no {service} responded within {ANSWER_S:g} s: see that one leads (`koord top`), and its log"
         ) from error
     finally:
         await bus.close()

@@ -8,6 +8,7 @@ import msgspec
 from services.descheduler.configuration.config_reload import config_drafts
 from services.descheduler.configuration.migration_in_force import migration_args
 from services.descheduler.configuration.plugin_kinds import BALANCE, DESCHEDULE
+from services.descheduler.drain_requests import DrainRequests
 from services.descheduler.framework.case_steps import next_steps
 from services.descheduler.framework.close_cases import close_cases
 from services.descheduler.framework.cycle import CyclePlan, decide_cycle, plan_cycle
@@ -36,6 +37,7 @@ from shared.events.descheduling import (
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
 from shared.events.migration import MIGRATION_EVENTS
+from shared.kube.drain_control import SUBJECT as DRAIN
 from shared.kube.instants import SECOND
 from shared.runtime.config_file import ConfigFile
 from shared.runtime.service import Runtime, Service
@@ -60,6 +62,7 @@ class Descheduler:
         self._cycled_s: float | None = None
         self._metrics = DeschedulerMetrics(runtime.metrics.registry)
         self._migrated_ns = 0
+        self._drain_requests = DrainRequests(runtime)
 
     @property
     def _state(self) -> DeschedulerState:
@@ -69,6 +72,7 @@ class Descheduler:
     async def run(self) -> None:
         """Decides until the service drains."""
         runtime = self._runtime
+        await runtime.bus.handle(DRAIN, self._drain_requests.receive)
         while not runtime.draining.is_set():
             if self._is_settled():
                 await self._configure()
@@ -76,6 +80,7 @@ class Descheduler:
                 if self._is_due():
                     await self._cycle()
                 await self._migrate()
+            await self._drain_requests.answer()
             await runtime.changed(POLL_INTERVAL_S)
 
     def _is_settled(self) -> bool:

@@ -4,6 +4,7 @@ from shared.domain.config_rejection import event_right
 from shared.domain.move_destinations import SUBJECT as DESTINATIONS
 from shared.domain.reservation import ORDER
 from shared.events.intents import FieldsDesired, ObjectDesired
+from shared.kube.drain_control import SUBJECT as DRAIN
 from shared.kube.resource_names import MIGRATION_JOBS, RESERVATIONS
 from shared.runtime.intent_rights import DELETE_PODS, EVICT, IntentRight
 from shared.runtime.manifest import Manifest
@@ -46,5 +47,6 @@ MANIFEST = Manifest(
     writes="descheduling",
     follows=("cluster", "metrics-*", "descheduling"),
     requests=(DESTINATIONS,),
+    serves_leading=(DRAIN,),
     intents=(event_right(CONFIG_MAP), *MIGRATION_RIGHTS),
 )

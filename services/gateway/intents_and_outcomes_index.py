@@ -21,7 +21,7 @@ from shared.events import Cause
 from shared.events.cluster import IntentRefused
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.scheduling import PodPlaced, PodUnschedulable
-from shared.kube.resource_names import VOLUMES
+from shared.kube.resource_names import CORDON, VOLUMES
 from shared.runtime.sharding import declared_name
 
 
@@ -268,9 +268,9 @@ volume loses its claim when it is released.
 
 
 def _ends_once_applied(desired: DesiredState) -> bool:
-    """Reports whether a desired state ends once it is applied: a pod's condition, the absence of an object, and the
-    fields of volumes.
+    """Reports whether a desired state ends once it is applied: a pod's condition, the absence of an object, the fields
+    of volumes, and the cordon of a node, which an operator may end.
     """
     if isinstance(desired, FieldsDesired):
-        return desired.resource in _WRITTEN_ONCE
+        return desired.resource in _WRITTEN_ONCE or desired.fields == CORDON
     return isinstance(desired, PodUnschedulable) or desired.body is None

@@ -34,3 +34,6 @@ WORKLOADS = (
     "statefulsets.apps.kruise.io",
 )
 """Workloads whose number of replicas is read."""
+
+CORDON = "cordon"
+"""Field group of a node: that it takes no new pods. Written once, since an operator may end it."""

@@ -13,7 +13,7 @@ from cli.dev.fake_nodes import create_nodes, node_object
 from cli.dev.local_control_plane import Cluster
 from tests.cluster.fixtures import StartCluster
 from tests.e2e.stage import Stage, pod
-from tests.support.kube_system import System, running
+from tests.support.kube_system import System, koord, running
 from tests.support.waiting import in_thread, until
 
 GROUP = "/apis/scheduling.koordinator.sh/v1alpha1"
@@ -88,6 +88,11 @@ class Site:
 
         await until(in_thread(exists), f"the end of {name}", holds=lambda there: not there, within_s=60)
 
+    def cluster_has(self, name: str) -> bool:
+        """Reports whether a pod exists."""
+        found = self.cluster.api.call("GET", self.stage.path("pods"))
+        return any(each["metadata"]["name"] == name for each in found["items"])
+
     def reservations(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.cluster.api.call("GET", RESERVATIONS)["items"]
         return found
@@ -152,6 +157,36 @@ async def test_a_job_times_out_or_is_paused_or_aborted_and_leaves_no_place_behin
     assert site.job("paused")["phase"] == "Aborted"
     for name in ("web-0", "web-1"):
         assert site.stage.pod(name)["metadata"].get("deletionTimestamp") is None
+
+
+async def test_a_node_is_drained_within_the_limits_of_its_workload(site: Site) -> None:
+    names = [f"web-{number}" for number in range(3)]
+    for name in names:
+        await site.make(name)
+    node = site.stage.pod("web-0")["spec"]["nodeName"]
+    leaving = {name for name in names if site.stage.pod(name)["spec"]["nodeName"] == node}
+    planned = await koord(site.system, "drain", node, "--dry-run")
+    assert all(f"default/{name}" in planned for name in leaving)
+    assert not site.cluster.api.call("GET", f"/api/v1/nodes/{node}")["spec"].get("unschedulable")
+    assert "yes" in await koord(site.system, "drain", node, "--reason", "new disks")
+    for _ in range(len(leaving)):
+        there = {name for name in leaving if site.cluster_has(name)}
+        gone = await until(
+            in_thread(lambda: {name for name in leaving if not site.cluster_has(name)}), "an eviction", within_s=60
+        )
+        assert len(there) - len(leaving) + len(gone) <= 2
+        for name in gone:
+            assert await site.make(name) != node
+            leaving.discard(name)
+        if not leaving:
+            break
+    assert site.cluster.api.call("GET", f"/api/v1/nodes/{node}")["spec"]["unschedulable"]
+    await until(
+        lambda: koord(site.system, "drain", node, "--dry-run"),
+        "the end of the drain",
+        holds=lambda printed: "draining" in printed and "no" in printed.split("draining")[1].split("\n")[0],
+        within_s=60,
+    )
 
 
 async def _budget(site: Site, allowed: int) -> None:

@@ -13,6 +13,7 @@ from services.descheduler.migration import job_outcomes as names
 from services.descheduler.migration.arbitrator import Evaluated, Result, arbitrate
 from services.descheduler.migration.cluster_facts import ClusterFacts
 from services.descheduler.migration.controller_args import MigrationArgs
+from services.descheduler.migration.drain import drain_drafts
 from services.descheduler.migration.eviction_rules import eviction_rules
 from services.descheduler.migration.eviction_step import eviction_in_flight
 from services.descheduler.migration.job_progress import ARBITRATION, SPEC, STATUS, JobProgress, desired_status, ended
@@ -22,6 +23,7 @@ from services.descheduler.migration.migration_state import MigrationState
 from services.descheduler.migration.pod_migration_job import (
     ABORTED,
     CREATED_BY,
+    CREATOR,
     FAILED,
     PASSED_ARBITRATION,
     RUNNING,
@@ -31,14 +33,12 @@ from services.descheduler.migration.pod_migration_job import (
     ReservationOptions,
 )
 from services.descheduler.migration.rate_limits import RateLimits
+from services.descheduler.state.observed_cluster import ObservedCluster
 from shared.events import Draft
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.migration import MigrationArbitrated, MigrationEnded
 from shared.kube.instants import SECOND
 from shared.kube.resource_names import MIGRATION_JOBS, RESERVATIONS
-
-CREATOR = "koordstream-descheduler"
-"""The mark of jobs that this system created; those with another mark belong to another descheduler."""
 
 KEPT_NS, KEPT_WITHOUT_TTL_NS = 300 * SECOND, 1800 * SECOND
 """A job is deleted this long after its time-out; one without a time-out this long after its creation."""
@@ -50,6 +50,7 @@ class Inputs(Protocol):
     """The State of the descheduler, as far as migration reads it."""
 
     migration: MigrationState
+    cluster: ObservedCluster
 
     def desired(self, resource: str, name: str, fields: str = "") -> dict[str, Any] | None:
         """Returns the newest desired value of a field group; see `OwnDesiredStates.desired`."""
@@ -77,6 +78,7 @@ def migration_drafts(inputs: Inputs, args: MigrationArgs, now_ns: int) -> list[D
         if waiting:
             for evaluated in arbitrate(facts, eviction_rules(args), waiting, state.passed):
                 drafts += _arbitrated(evaluated, now_ns)
+    drafts += _drained(inputs, facts, args, now_ns)
     drafts += _scavenged(state, ours, now_ns)
     drafts += _released(state, jobs)
     return drafts
@@ -158,6 +160,20 @@ def _ends(inputs: Inputs, jobs: dict[str, PodMigrationJob]) -> Iterator[Draft]:
             yield Draft(desired_status(job, job.status))
         if uid in state.passed:
             yield ended(job, ABORTED, message="a user aborted the job")
+
+
+def _drained(inputs: Inputs, facts: ClusterFacts, args: MigrationArgs, now_ns: int) -> Iterator[Draft]:
+    """Yields the ends of jobs of drains that never came to be, and the next step of each drain."""
+    state = inputs.migration
+    for name in sorted(state.drain_jobs_in_creation().values()):
+        if (rejected := state.rejected.get(name)) is not None:
+            yield Draft(MigrationEnded(job=name, job_uid="", phase=FAILED, message=rejected[1]))
+        elif inputs.desired(MIGRATION_JOBS, name) is None:
+            yield Draft(MigrationEnded(job=name, job_uid="", phase=""))
+    if state.drains:
+        cordoned = {name: bool(node.spec.unschedulable) for name, node in inputs.cluster.nodes.items()}
+        limits = RateLimits(state, facts, args, now_ns)
+        yield from drain_drafts(state, facts, args, limits, cordoned)
 
 
 def _unreadable(inputs: Inputs) -> Iterator[Draft]:

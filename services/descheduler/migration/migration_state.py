@@ -11,7 +11,7 @@ import msgspec
 
 from services.descheduler.migration.cluster_facts import ClusterFacts, StoredFacts
 from services.descheduler.migration.job_reservation import job_of
-from services.descheduler.migration.pod_migration_job import ABORTED
+from services.descheduler.migration.pod_migration_job import ABORTED, DRAIN, SUCCEEDED
 from shared.events import RecordedEvent
 from shared.events.cluster import (
     DesiredStateApplied,
@@ -26,10 +26,16 @@ from shared.events.cluster import (
     PodEvicted,
 )
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
-from shared.events.migration import MigrationArbitrated, MigrationEnded, MigrationEvictionDecided
+from shared.events.migration import (
+    DrainEnded,
+    DrainRequested,
+    MigrationArbitrated,
+    MigrationEnded,
+    MigrationEvictionDecided,
+)
 from shared.kube.instants import SECOND
 from shared.kube.pod import Pod
-from shared.kube.resource_names import MIGRATION_JOBS, RESERVATIONS
+from shared.kube.resource_names import CORDON, MIGRATION_JOBS, RESERVATIONS
 
 OWN = "descheduling"
 SOFT_FIELDS = "soft-eviction"
@@ -76,6 +82,29 @@ class OpenRequest(NamedTuple):
     outcome: Outcome | None
 
 
+class Drain(msgspec.Struct):
+    """A drain that goes on.
+
+    Attributes:
+        seq: of its DrainRequested.
+        moved: pods whose jobs succeeded.
+        cordons: the cordon of the node was desired.
+    """
+
+    by: str
+    reason: str
+    seq: int
+    moved: int = 0
+    cordons: bool = False
+
+
+class DrainJob(msgspec.Struct, frozen=True, array_like=True):
+    """A job of a drain that has not ended."""
+
+    node: str
+    pod_uid: str
+
+
 class MigrationState:
     """Facts of the cluster and the progress of migrations.
 
@@ -88,6 +117,9 @@ class MigrationState:
         requests: seq -> eviction that a job requested, oldest first (`descheduling`).
         made: Reservation -> uid of the job for which it was created, until its deletion was decided (`descheduling`).
         deleted: uid -> name of the jobs whose deletion was decided (`descheduling`).
+        drains: node -> its drain (`descheduling`).
+        drain_jobs: name -> job of a drain that has not ended (`descheduling`).
+        drain_failures: pod uid -> why jobs of drains failed, until no drain goes on (`descheduling`).
     """
 
     def __init__(self) -> None:
@@ -99,6 +131,9 @@ class MigrationState:
         self.requests: dict[int, Request] = {}
         self.made: dict[str, str] = {}
         self.deleted: dict[str, str] = {}
+        self.drains: dict[str, Drain] = {}
+        self.drain_jobs: dict[str, DrainJob] = {}
+        self.drain_failures: dict[str, list[str]] = {}
         self._decided: dict[str, MigrationEvictionDecided] = {}
         self._newest: dict[str, int] = {}
 
@@ -116,7 +151,7 @@ class MigrationState:
                 self.aborted.pop(uid, None)
                 self.rejected.pop(uid, None)
             case DesiredStateRejected(resource=resource, name=name, reason=reason) if (
-                resource == RESERVATIONS and cause is not None and cause.context == OWN
+                resource in (RESERVATIONS, MIGRATION_JOBS) and cause is not None and cause.context == OWN
             ):
                 self.rejected[name] = record.at_ns, reason
             case _ if cause is not None and cause.context == OWN:
@@ -146,20 +181,12 @@ class MigrationState:
 
     def apply_own(self, record: RecordedEvent) -> None:
         """Folds an event of `descheduling`."""
+        self._apply_drain(record)
         match record.event:
             case MigrationArbitrated(job=job, job_uid=uid):
                 self.passed[uid] = job
-            case MigrationEnded(job_uid=uid, phase=phase):
-                self.passed.pop(uid, None)
-                if not phase:
-                    self.deleted.pop(uid, None)
-            case ObjectDesired(resource=resource, name=name, body=body) if resource == RESERVATIONS:
-                if body is None:
-                    self.made.pop(name, None)
-                elif job := job_of(body):
-                    self.made[name] = job
-            case ObjectDesired(resource=resource, name=name, body=None, uid=uid) if resource == MIGRATION_JOBS:
-                self.deleted[uid] = name
+            case MigrationEnded() as ended:
+                self._ended(ended)
             case MigrationEvictionDecided(pod_uid=uid) as decided:
                 self._decided[uid] = decided
             case EvictionRequested(pod_uid=uid):
@@ -168,6 +195,40 @@ class MigrationState:
                 self._requested(uid, record)
         while self.requests and self.requests[first := next(iter(self.requests))].at_ns < record.at_ns - KEPT_NS:
             self._forget(self.requests.pop(first))
+
+    def _apply_drain(self, record: RecordedEvent) -> None:
+        match record.event:
+            case DrainRequested(node=node, by=by, reason=reason):
+                self.drains[node] = Drain(by, reason, record.seq)
+            case DrainEnded(node=node):
+                self.drains.pop(node, None)
+                if not self.drains:
+                    self.drain_failures.clear()
+            case FieldsDesired(resource="nodes", name=node, fields=fields) if fields == CORDON and node in self.drains:
+                self.drains[node].cordons = True
+            case ObjectDesired(resource=resource, name=name, body=dict() as body) if resource == MIGRATION_JOBS:
+                if drained := ((body.get("metadata") or {}).get("labels") or {}).get(DRAIN):
+                    self.drain_jobs[name] = DrainJob(drained, body["spec"]["podRef"]["uid"])
+            case ObjectDesired(resource=resource, name=name, body=body) if resource == RESERVATIONS:
+                if body is None:
+                    self.made.pop(name, None)
+                elif job := job_of(body):
+                    self.made[name] = job
+            case ObjectDesired(resource=resource, name=name, body=None, uid=uid) if resource == MIGRATION_JOBS:
+                self.deleted[uid] = name
+
+    def _ended(self, ended: MigrationEnded) -> None:
+        self.passed.pop(ended.job_uid, None)
+        if not ended.phase:
+            self.deleted.pop(ended.job_uid, None)
+        job = self.drain_jobs.pop(ended.job, None)
+        if job is None or job.node not in self.drains:
+            return
+        if ended.phase == SUCCEEDED:
+            self.drains[job.node].moved += 1
+        else:
+            reason = ended.message or ended.reason or "the job was deleted"
+            self.drain_failures.setdefault(job.pod_uid, []).append(reason)
 
     def _requested(self, uid: str, record: RecordedEvent) -> None:
         decided = self._decided.pop(uid, None)
@@ -191,6 +252,14 @@ class MigrationState:
             del self._newest[request.pod_uid]
 
     # -- questions
+
+    def drain_jobs_in_creation(self) -> dict[str, str]:
+        """Returns pod uid -> name of the jobs of drains that `cluster` does not have."""
+        return {job.pod_uid: name for name, job in self.drain_jobs.items() if name not in self.facts.jobs}
+
+    def failed_drain_jobs(self, pod_uid: str) -> list[str]:
+        """Returns why jobs of drains failed for a pod."""
+        return self.drain_failures.get(pod_uid, [])
 
     def eviction(self, pod_uid: str) -> OpenRequest | None:
         """Returns the newest eviction of a pod that was requested; None for none."""
@@ -219,6 +288,9 @@ class MigrationState:
             self.passed,
             self.made,
             self.deleted,
+            self.drains,
+            self.drain_jobs,
+            self.drain_failures,
             list(self.requests.values()),
             self._decided,
         )
@@ -229,6 +301,7 @@ class MigrationState:
         self.aborted, self.rejected, self.outcomes = stored.aborted, stored.rejected, dict(stored.outcomes)
         self.passed, self._decided = stored.passed, stored.decided
         self.made, self.deleted = stored.made, stored.deleted
+        self.drains, self.drain_jobs, self.drain_failures = stored.drains, stored.drain_jobs, stored.drain_failures
         for request in stored.requests:
             self.requests[request.seq] = request
             self._newest[request.pod_uid] = request.seq
@@ -244,5 +317,8 @@ class StoredMigration(msgspec.Struct):
     passed: dict[str, str]
     made: dict[str, str]
     deleted: dict[str, str]
+    drains: dict[str, Drain]
+    drain_jobs: dict[str, DrainJob]
+    drain_failures: dict[str, list[str]]
     requests: list[Request]
     decided: dict[str, MigrationEvictionDecided]

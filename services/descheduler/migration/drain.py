@@ -1,0 +1,132 @@
+"""The drain of a node: it is cordoned, and its pods move one after the other by PodMigrationJobs, within the limits of
+their workloads, until none is left that may move.
+
+A drain is a list of what is due at each instant, like every other decision: a restart goes on with it.
+
+Source: spec/descheduler.md 3.13: upstream has none; filters and limits are those of MigrationController.
+"""
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from services.descheduler.migration.cluster_facts import ClusterFacts
+from services.descheduler.migration.controller_args import MigrationArgs
+from services.descheduler.migration.eviction_rules import eviction_rules
+from services.descheduler.migration.filter_chain import FilterChain, filter_for_plugins
+from services.descheduler.migration.migration_limits import ENDED
+from services.descheduler.migration.migration_state import Drain, MigrationState
+from services.descheduler.migration.pod_migration_job import (
+    CREATED_BY,
+    CREATOR,
+    DRAIN,
+    EVICT_REASON,
+    EVICT_TRIGGER,
+)
+from services.descheduler.migration.rate_limits import RateLimits
+from shared.events import Draft
+from shared.events.intents import FieldsDesired, ObjectDesired
+from shared.events.migration import DrainEnded
+from shared.kube.instants import duration_text
+from shared.kube.pod import Pod
+from shared.kube.resource_names import CORDON, MIGRATION_JOBS
+
+TRIES = 3
+"""Jobs that may fail for one pod before the drain leaves it."""
+
+
+class DrainStep(StrEnum):
+    """What a drain does with a pod."""
+
+    MOVES = "moves"
+    NEXT = "next"
+    WAITS = "waits"
+    STAYS = "stays"
+
+
+class Planned(NamedTuple):
+    """A pod of the node.
+
+    Attributes:
+        reason: why it waits or stays; the job that moves it.
+    """
+
+    pod: Pod
+    step: DrainStep
+    reason: str = ""
+
+
+def drain_plan(
+    state: MigrationState, facts: ClusterFacts, args: MigrationArgs, limits: RateLimits, node: str
+) -> list[Planned]:
+    """Returns what a drain does with each pod of a node, by name: those that it would move now, that wait, that stay."""
+    chain = filter_for_plugins(facts, eviction_rules(args))
+    pods = (pod for pod in facts.pods_on(node) if pod.status.phase not in ENDED)
+    return [_planned(state, chain, limits, pod) for pod in pods]
+
+
+def _planned(state: MigrationState, chain: FilterChain, limits: RateLimits, pod: Pod) -> Planned:
+    uid = pod.metadata.uid
+    if (reason := chain.existing_job(pod)) or uid in state.drain_jobs_in_creation():
+        return Planned(pod, DrainStep.MOVES, reason)
+    if pod.metadata.deletion_timestamp:
+        return Planned(pod, DrainStep.MOVES, "it is terminating")
+    if reason := chain.non_retryable(pod) or chain.scheduler(pod):
+        return Planned(pod, DrainStep.STAYS, reason)
+    failed = state.failed_drain_jobs(uid)
+    if len(failed) >= TRIES:
+        return Planned(pod, DrainStep.STAYS, f"{len(failed)} jobs failed, the last one: {failed[-1]}")
+    if reason := chain.retryable(pod) or limits.object_exceeded(pod):
+        return Planned(pod, DrainStep.WAITS, reason)
+    return Planned(pod, DrainStep.NEXT)
+
+
+def drain_drafts(
+    state: MigrationState, facts: ClusterFacts, args: MigrationArgs, limits: RateLimits, cordoned: dict[str, bool]
+) -> Iterator[Draft]:
+    """Yields the next step of each drain.
+
+    Args:
+        cordoned: node -> whether it is unschedulable, of all nodes that exist.
+    """
+    for node, drain in sorted(state.drains.items()):
+        if node not in cordoned:
+            yield Draft(DrainEnded(node=node, moved=drain.moved, remaining={}))
+            continue
+        if not cordoned[node]:
+            if not drain.cordons:
+                patch = {"spec": {"unschedulable": True}}
+                yield Draft(FieldsDesired(resource="nodes", name=node, fields=CORDON, patch=patch))
+            continue
+        plan = drain_plan(state, facts, args, limits, node)
+        is_moving = any(job.node == node for job in state.drain_jobs.values())
+        if not is_moving and all(each.step is DrainStep.STAYS for each in plan):
+            remaining = {each.pod.metadata.key: each.reason for each in plan}
+            yield Draft(DrainEnded(node=node, moved=drain.moved, remaining=remaining))
+        elif not state.drain_jobs_in_creation():
+            # One at a time: each counts for the limits of the next.
+            following = next((each.pod for each in plan if each.step is DrainStep.NEXT), None)
+            if following is not None:
+                yield Draft(_job(state, args, node, drain, following))
+                return
+
+
+def _job(state: MigrationState, args: MigrationArgs, node: str, drain: Drain, pod: Pod) -> ObjectDesired:
+    """Returns the job that moves a pod off the node."""
+    metadata = pod.metadata
+    number = len(state.failed_drain_jobs(metadata.uid)) + 1
+    reason = f"drain of node {node} by {drain.by}" + (f": {drain.reason}" if drain.reason else "")
+    spec: dict[str, Any] = {
+        "mode": args.default_mode,
+        "podRef": {"namespace": metadata.namespace, "name": metadata.name, "uid": metadata.uid},
+    }
+    if args.default_ttl_ns:
+        spec["ttl"] = duration_text(args.default_ttl_ns)
+    if args.grace_period_s is not None:
+        spec["deleteOptions"] = {"gracePeriodSeconds": args.grace_period_s}
+    annotations = {EVICT_REASON: reason, EVICT_TRIGGER: "drain", CREATED_BY: CREATOR}
+    return ObjectDesired(
+        resource=MIGRATION_JOBS,
+        name=f"drain-{metadata.uid}-{number}",
+        body={"metadata": {"annotations": annotations, "labels": {DRAIN: node}}, "spec": spec},
+    )

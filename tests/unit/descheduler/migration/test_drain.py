@@ -1,0 +1,124 @@
+"""The drain of a node: its pods move one after the other within the limits of their workloads."""
+
+from services.descheduler.drain_requests import draft_of, fault_of, status_of
+from services.descheduler.migration.pod_migration_job import read_job
+from shared.events.cluster import NodeObserved
+from shared.events.intents import EvictionRequested, FieldsDesired
+from shared.events.migration import DrainEnded, DrainRequested
+from shared.kube.drain_control import DrainCommand
+from shared.kube.meta import Metadata
+from shared.kube.node import Node, NodeSpec
+from shared.kube.resource_names import MIGRATION_JOBS, RESERVATIONS
+from tests.support.migration import migration_args, moved_pod, owner
+from tests.support.migration_world import CLUSTER, OWN, World
+
+NODE = "n0"
+
+
+def cordon(world: World, *, unschedulable: bool) -> None:
+    node = Node(metadata=Metadata(name=NODE, uid="uid-n0"), spec=NodeSpec(unschedulable=unschedulable))
+    world.append(CLUSTER, NodeObserved(node=NODE, object=node))
+
+
+def draining(pods: int = 3, **args: object) -> World:
+    """A node with so many pods of a StatefulSet of ten, and one of a DaemonSet; its drain was requested."""
+    world = World(migration_args(evictQPS=100, objectLimiters={"workload": {"duration": "0s"}}, **args))
+    world.workload("web", 10)
+    for number in range(pods):
+        world.put_pod(moved_pod(f"web-{number}", controller=owner("StatefulSet", "web"), node=NODE))
+    world.put_pod(moved_pod("agent", controller=owner("DaemonSet", "agents"), node=NODE))
+    cordon(world, unschedulable=False)
+    world.append(OWN, DrainRequested(node=NODE, by="ann", reason="new disks"))
+    return world
+
+
+def run(world: World, rounds: int = 60) -> list[DrainEnded]:
+    """Everyone does what is due; returns the ends of drains."""
+    ended = []
+    for _ in range(rounds):
+        for event in world.decide():
+            if isinstance(event, DrainEnded):
+                ended.append(event)
+            if isinstance(event, FieldsDesired) and event.resource == "nodes":
+                cordon(world, unschedulable=True)
+        world.gateway()
+        gone = world.kubelets_end_pods()
+        for (resource, name), body in list(world.objects.items()):
+            if resource == RESERVATIONS and not body.get("status"):
+                world.schedule(name)
+        for key in gone:
+            held = next(
+                name
+                for (resource, name), body in world.objects.items()
+                if resource == RESERVATIONS and body["status"]["phase"] == "Available"
+            )
+            world.successor(key, held)
+        assert len([pod for pod in world.pods.values() if pod.metadata.deletion_timestamp]) <= 2
+        world.pass_time(1)
+    return ended
+
+
+def test_all_pods_that_may_move_leave_the_node_and_the_others_are_reported() -> None:
+    world = draining()
+    (ended,) = run(world)
+    assert (ended.moved, ended.remaining) == (3, {"default/agent": "a DaemonSet owns it"})
+    assert [key for key, pod in world.pods.items() if pod.spec.node_name == NODE] == ["default/agent"]
+    assert world.state.migration.drains == {}
+    assert world.state.cluster.nodes[NODE].spec.unschedulable
+
+
+def test_nothing_moves_before_the_node_is_cordoned_and_at_most_two_at_once() -> None:
+    world = draining()
+    first = world.decide()
+    assert [type(event) for event in first] == [FieldsDesired]
+    assert world.decide() == []
+    cordon(world, unschedulable=True)
+    for _ in range(4):
+        world.decide()
+        world.gateway()
+    jobs = [read_job(body) for (resource, _), body in world.objects.items() if resource == MIGRATION_JOBS]
+    assert len(jobs) == 2  # maxMigratingPerNode
+    assert {job.annotations["koordinator.sh/evict-reason"] for job in jobs} == {"drain of node n0 by ann: new disks"}
+    waiting = status_of(world.state, NODE, "", world.now_ns)
+    assert waiting.pods == ()  # without a configuration nothing is planned
+
+
+def test_a_restart_goes_on_with_a_drain() -> None:
+    world = draining()
+    run(world, 4)
+    world.restart()
+    (ended,) = run(world)
+    assert ended.moved == 3
+
+
+def test_a_pod_stays_after_three_jobs_failed() -> None:
+    world = draining(1, defaultJobTTL="30s")
+    ends = []
+    for _ in range(200):
+        for event in world.decide():
+            if isinstance(event, DrainEnded):
+                ends.append(event)
+            if isinstance(event, FieldsDesired) and event.resource == "nodes":
+                cordon(world, unschedulable=True)
+            assert not isinstance(event, EvictionRequested)  # no place was found
+        world.gateway()
+        world.pass_time(10)
+    (ended,) = ends
+    assert "3 jobs failed, the last one: Abort job caused by timeout" in ended.remaining["default/web-0"]
+
+
+def test_a_drain_of_a_node_that_leaves_the_cluster_ends() -> None:
+    world = draining()
+    del world.state.cluster.nodes[NODE]
+    assert [type(event) for event in world.decide()] == [DrainEnded]
+
+
+def test_requests_that_cannot_be_met_say_why() -> None:
+    world = draining()
+    assert fault_of(world.state, DrainCommand("start", "nowhere")) == "there is no node 'nowhere'"
+    assert "MigrationController" in fault_of(world.state, DrainCommand("start", NODE))
+    assert draft_of(world.state, DrainCommand("start", NODE)) is None  # it goes on already
+    found = draft_of(world.state, DrainCommand("cancel", NODE, "bob"))
+    assert found is not None
+    assert isinstance(found.event, DrainEnded)
+    assert found.event.by == "bob"
