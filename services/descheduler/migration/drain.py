@@ -36,7 +36,7 @@ TRIES = 3
 
 
 class DrainStep(StrEnum):
-    """What a drain does with a pod."""
+    """The step of a drain for one pod."""
 
     MOVES = "moves"
     NEXT = "next"
