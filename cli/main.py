@@ -38,7 +38,7 @@ COMMANDS: Mapping[str, Entry] = {
         "Show the devices of nodes: the share that each pod has, and what is stranded.",
     ),
     "doctor": Entry("cli.doctor.command", "doctor", "Say what is wrong with an installation, and what to do about it."),
-    "drain": Entry("cli.commands.drain", "drain", "Move the pods of a node step by step, within their limits."),
+    "drain": Entry("cli.commands.drain", "drain", "Drain NODE: cordon it, and move its pods one after the other."),
     "events": Entry("cli.commands.events", "events", "Show events of the log, oldest first."),
     "evictions": Entry("cli.commands.evictions", "evictions", "Show, hold and release the evictions of all services."),
     "explain": Entry(
