@@ -141,6 +141,7 @@ async def test_a_pod_moves_by_each_mode_and_a_disruption_budget_is_obeyed(site: 
     await site.gone("web-2")
 
 
+@pytest.mark.soak
 async def test_a_job_times_out_or_is_paused_or_aborted_and_leaves_no_place_behind(site: Site) -> None:
     for name in ("web-0", "web-1"):
         await site.make(name)
@@ -159,6 +160,7 @@ async def test_a_job_times_out_or_is_paused_or_aborted_and_leaves_no_place_behin
         assert site.stage.pod(name)["metadata"].get("deletionTimestamp") is None
 
 
+@pytest.mark.soak
 async def test_a_node_is_drained_within_the_limits_of_its_workload(site: Site) -> None:
     names = [f"web-{number}" for number in range(3)]
     for name in names:
