@@ -9,14 +9,19 @@ from uuid import NAMESPACE_URL, uuid5
 
 from services.descheduler.configuration.configuration import Configuration
 from services.descheduler.configuration.plugin_kinds import MIGRATION_CONTROLLER
+from services.descheduler.migration.pod_migration_job import (
+    DESTINATION,
+    EVICT_REASON,
+    EVICT_TRIGGER,
+    RESERVATION_FIRST,
+)
 from shared.events import Draft
 from shared.events.descheduling import EvictionCaseOpened, Victim
 from shared.events.intents import ObjectDesired
 from shared.kube.instants import SECOND, duration_text
 from shared.kube.resource_names import MIGRATION_JOBS
 
-RESERVATION_FIRST, DEFAULT_TTL_NS = "ReservationFirst", 300 * SECOND
-REASON, TRIGGER = "koordinator.sh/evict-reason", "koordinator.sh/evict-trigger"
+DEFAULT_TTL_NS = 300 * SECOND
 CASE = "descheduler.koordstream/case"
 """Annotation of a job with the case that it belongs to."""
 
@@ -49,7 +54,9 @@ def _body(case: EvictionCaseOpened, victim: Victim, mode: str, ttl_ns: int) -> d
         "mode": mode,
         **({"ttl": duration_text(ttl_ns)} if ttl_ns else {}),
     }
-    annotations = {REASON: victim.reason, TRIGGER: case.plugin, CASE: case.case}
+    annotations = {EVICT_REASON: victim.reason, EVICT_TRIGGER: case.plugin, CASE: case.case}
+    if victim.destination:
+        annotations[DESTINATION] = victim.destination
     return {"metadata": {"annotations": annotations}, "spec": spec}
 
 

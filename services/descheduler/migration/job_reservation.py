@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from services.descheduler.migration.cluster_facts import controller_of
-from services.descheduler.migration.pod_migration_job import PodMigrationJob
+from services.descheduler.migration.pod_migration_job import DESTINATION, PodMigrationJob
 from shared.domain.reservation import ORDER
 from shared.kube.instants import duration_text
 from shared.kube.pod import Pod
@@ -32,12 +32,14 @@ def reservation_name(job: PodMigrationJob) -> str:
 
 
 def reservation_body(job: PodMigrationJob, pod: Pod, now_ns: int) -> Json:
-    """Returns the object to create for a job: a place for one pod, on another node than the pod's."""
+    """Returns the object to create for a job: a place for one pod, on another node than the pod's, and on the one that
+    its case has found where it names one.
+    """
     given = _given(job)
     metadata = given.get("metadata") or {}
     spec: Json = dict(given.get("spec") or {})
     template = spec.get("template") or pod_template(pod)
-    spec["template"] = _off_node(template, pod.spec.node_name)
+    spec["template"] = _placed(template, pod.spec.node_name, job.annotations.get(DESTINATION, ""))
     spec["allocateOnce"] = True
     if not spec.get("ttl") and not spec.get("expires"):
         spec["ttl"] = duration_text(job.ttl_ns)
@@ -69,18 +71,19 @@ def pod_template(pod: Pod) -> Json:
     return {"metadata": metadata, "spec": {name: value for name, value in spec.items() if name not in _POD_FIELDS}}
 
 
-def _off_node(template: Json, node: str) -> Json:
-    """Returns a template that is bound to no node and excludes the pod's own."""
+def _placed(template: Json, node: str, destination: str) -> Json:
+    """Returns a template that is bound to no node, excludes the pod's own, and allows only the destination, if any."""
     spec = {name: value for name, value in (template.get("spec") or {}).items() if name != "nodeName"}
-    if not node:
+    allowed = [("NotIn", node), ("In", destination)]
+    fields = [{"key": "metadata.name", "operator": how, "values": [name]} for how, name in allowed if name]
+    if not fields:
         return template | {"spec": spec}
-    excluded = {"key": "metadata.name", "operator": "NotIn", "values": [node]}
     affinity = dict(spec.get("affinity") or {})
     of_node = dict(affinity.get("nodeAffinity") or {})
     required = of_node.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
     terms = required.get("nodeSelectorTerms") or [{}]
     of_node["requiredDuringSchedulingIgnoredDuringExecution"] = {
-        "nodeSelectorTerms": [term | {"matchFields": [*(term.get("matchFields") or ()), excluded]} for term in terms]
+        "nodeSelectorTerms": [term | {"matchFields": [*(term.get("matchFields") or ()), *fields]} for term in terms]
     }
     return template | {"spec": spec | {"affinity": affinity | {"nodeAffinity": of_node}}}
 

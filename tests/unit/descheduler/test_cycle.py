@@ -51,6 +51,7 @@ def test_a_victim_has_a_destination_and_a_job_and_the_case_records_the_expected_
         "uid": victim.pod_uid,
     }
     assert job["metadata"]["annotations"]["koordinator.sh/evict-trigger"] == "LowNodeLoad"
+    assert job["metadata"]["annotations"]["descheduler.koordstream/destination"] == "cold"
 
 
 def test_without_an_answer_of_the_scheduler_no_pod_moves() -> None:

@@ -245,6 +245,21 @@ def test_a_place_that_another_pod_took_ends_the_job_without_an_eviction() -> Non
     assert world.job("j").status.reason == "ForbiddenMigratePod"
 
 
+def test_the_place_is_held_on_the_destination_of_the_case_or_nowhere() -> None:
+    world = world_with_job(until="created")
+    job = world.objects[MIGRATION_JOBS, "j"]
+    annotations = {"descheduler.koordstream/destination": "n7"}
+    world.put(MIGRATION_JOBS, "j", job | {"metadata": job["metadata"] | {"annotations": annotations}})
+    world.decide()
+    world.gateway()
+    spec = world.objects[RESERVATIONS, "uid-j"]["spec"]["template"]["spec"]
+    (term,) = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert term["matchFields"] == [
+        {"key": "metadata.name", "operator": "NotIn", "values": ["n0"]},
+        {"key": "metadata.name", "operator": "In", "values": ["n7"]},
+    ]
+
+
 def test_a_rejected_reservation_is_tried_again_and_reported() -> None:
     world = world_with_job(until="created")
     world.decide()
