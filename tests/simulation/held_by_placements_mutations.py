@@ -1,6 +1,7 @@
 """Faults of what placements hold beside amounts: volumes, CPUs of Reservations, and running pods that these take over."""
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
@@ -18,8 +19,9 @@ def volumes_are_chosen_for_two_claims() -> AbstractContextManager[Any]:
     return patch.object(find_volumes, "_still_waits", lambda _: False)
 
 
-def claims_have_two_volumes() -> AbstractContextManager[Any]:
-    """A pod that uses the claim of another one takes a volume of its own for it."""
+@contextmanager
+def claims_have_two_volumes() -> Iterator[None]:
+    """A pod that uses the claim of another one goes to any node, and takes a volume of its own for it."""
     free_volumes = find_volumes.free_volumes
 
     def found(claim: Any, storage: Any, taken: Any) -> Any:
@@ -27,7 +29,8 @@ def claims_have_two_volumes() -> AbstractContextManager[Any]:
         with patch.object(VolumeCatalog, "chosen_for", lambda *_: ""):
             return [volume for volume in free_volumes(claim, storage, others) if volume.metadata.name not in taken]
 
-    return patch.object(plugin, "free_volumes", found)
+    with patch.object(plugin, "free_volumes", found), patch.object(VolumeCatalog, "waits_for_node", lambda *_: False):
+        yield
 
 
 def pods_are_bound_before_their_volumes() -> AbstractContextManager[Any]:
