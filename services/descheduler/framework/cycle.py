@@ -91,16 +91,21 @@ def plan_cycle(
     loops = NoLoops(state, settings, now_ns)
     cases: list[PlannedCase] = []
     taken: dict[str, None] = {}
+    faults: dict[str, str] = {}
     for kind in (DESCHEDULE, BALANCE):
         for profile in configuration.profiles:
             there = [each for each in nodes if _is_of_profile(each.node, profile)]
             for plugin in profile.sets[kind]:
-                case = _run(state, profile, plugin, there, usage, limits, loops, now_ns, taken)
+                try:
+                    case = _run(state, profile, plugin, there, usage, limits, loops, now_ns, taken)
+                except Exception as error:  # noqa: BLE001  whatever it is, the other plugins go on
+                    faults[f"{profile.name}/{plugin}"] = repr(error)
+                    continue
                 dry = configuration.dry_run
                 cases.append(case._replace(dry_run=dry or case.dry_run))
                 taken.update(dict.fromkeys(each.pod.pod.metadata.uid for each in case.chosen))
     moves = _moves(cases, loops)
-    return CyclePlan(number, len(nodes), tuple(cases), moves, limits, {})
+    return CyclePlan(number, len(nodes), tuple(cases), moves, limits, faults)
 
 
 def _is_selected(node: Node, configuration: Configuration) -> bool:

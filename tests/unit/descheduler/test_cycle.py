@@ -4,9 +4,12 @@ from typing import Any
 
 import pytest
 
+from services.descheduler.framework.cycle import decide_cycle, plan_cycle
+from services.descheduler.plugins.registry import REGISTRY
 from services.descheduler.settings import DecisionSettings
 from services.descheduler.state.descheduler_state import DeschedulerState
-from shared.events.descheduling import EvictionCaseOpened
+from shared.domain.move_destinations import DestinationsResponse
+from shared.events.descheduling import DeschedulingCycled, EvictionCaseOpened
 from tests.unit.descheduler.small_cluster import APART, CONFIG, WEB, SmallCluster
 
 GANG = {"gang.scheduling.koordinator.sh/name": "train", "gang.scheduling.koordinator.sh/min-available": "2"}
@@ -52,6 +55,26 @@ def test_a_victim_has_a_destination_and_a_job_and_the_case_records_the_expected_
     }
     assert job["metadata"]["annotations"]["koordinator.sh/evict-trigger"] == "LowNodeLoad"
     assert job["metadata"]["annotations"]["descheduler.koordstream/destination"] == "cold"
+
+
+def test_a_plugin_that_fails_is_recorded_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(_: Any) -> None:
+        raise ZeroDivisionError("a node without capacity")
+
+    broken = dict(REGISTRY) | {"RemoveDuplicates": REGISTRY["RemoveDuplicates"]._replace(run=failing)}
+    monkeypatch.setattr("services.descheduler.framework.cycle.REGISTRY", broken)
+    cluster = hot_cluster(CONFIG.replace("[{name: LowNodeLoad}]", "[{name: RemoveDuplicates}, {name: LowNodeLoad}]"))
+    configuration = cluster.state.configuration
+    assert configuration is not None
+    plan = plan_cycle(cluster.state, configuration, DecisionSettings(), cluster.now_ns)
+    assert list(plan.faults.values()) == ["ZeroDivisionError('a node without capacity')"]
+    assert [each.plugin for each in plan.cases if each.chosen] == ["LowNodeLoad"]
+    (cycled,) = [
+        draft.event
+        for draft in decide_cycle(plan, DestinationsResponse(), configuration, DecisionSettings())
+        if isinstance(draft.event, DeschedulingCycled)
+    ]
+    assert list(cycled.faults) == [f"{configuration.profiles[0].name}/RemoveDuplicates"]
 
 
 def test_without_an_answer_of_the_scheduler_no_pod_moves() -> None:
