@@ -63,7 +63,8 @@ def defrag(*, name: str, namespace: str | None, dry_run: bool, output: Format, f
     """Show which few moves of running pods would admit a waiting pod or gang.
 
     Every move has a destination with capacity now, by all plugins of the profile, and stays within disruption budgets.
-    Pods without a controller, of a DaemonSet, in a gang, in a Reservation, and critical ones do not move.
+    Pods without a controller, of a DaemonSet, with local storage, in a gang, in a Reservation, and critical ones do not
+    move.
     """
     if not dry_run:
         raise click.UsageError("koord defrag only plans: give --dry-run")

@@ -16,12 +16,14 @@ _OF_THE_NODE = frozenset(("DaemonSet", "Node"))
 
 
 def is_movable(view: SchedulerState, pod: PodRecord) -> bool:
-    """Returns True for a running pod of a workload that makes it anew on another node.
+    """Returns True for a running pod of a workload that makes it anew on another node, without content on this one.
 
     Pods of gangs move as a whole or not at all, and the capacity of a Reservation does not move with its pod.
     """
     pod_class = pod.pod_class
     if pod_class is None or pod_class.fault or pod.ended or pod.deleting or pod_class.priority >= CRITICAL_PRIORITY:
+        return False
+    if pod_class.pod.spec.local_storage:
         return False
     allocations = (pod.allocation or {}, (pod.decisions or NO_DECISIONS).placed_allocation or {})
     if pod.uid in view.gangs.gang_of or any(RESERVATION_ALLOCATED in each for each in allocations):

@@ -80,7 +80,11 @@ def critical(given: Pod) -> Pod:
     return replace(given, spec=replace(given.spec, priority=2_000_000_000))
 
 
-@pytest.mark.parametrize("change", [bare, of_daemon_set, critical])
+def with_empty_dir(given: Pod) -> Pod:
+    return replace(given, spec=replace(given.spec, local_storage=True))
+
+
+@pytest.mark.parametrize("change", [bare, of_daemon_set, critical, with_empty_dir])
 def test_pods_that_no_workload_replaces_on_another_node_do_not_move(change: Callable[[Pod], Pod]) -> None:
     pods = [change(running(f"{host}{number}", host)) for host in "abc" for number in range(2)]
     found = plan(world_of("a", "b", "c", pods=[*pods, pod("large", cpu="3", memory=None)]), "large")
