@@ -25,13 +25,15 @@ BUDGETS = "poddisruptionbudgets.policy"
 CLAIMS = "persistentvolumeclaims"
 VOLUMES = "persistentvolumes"
 
+OF_OPENKRUISE = ("clonesets.apps.kruise.io", "statefulsets.apps.kruise.io")
+"""Workloads of OpenKruise, which most clusters do not have."""
+
 WORKLOADS = (
     "replicasets.apps",
     "deployments.apps",
     "statefulsets.apps",
     "replicationcontrollers",
-    "clonesets.apps.kruise.io",
-    "statefulsets.apps.kruise.io",
+    *OF_OPENKRUISE,
 )
 """Workloads whose number of replicas is read."""
 

@@ -30,6 +30,7 @@ from services.gateway.kube_api.resources import ESSENTIAL, Resource
 from services.gateway.kube_api.unused_field_removal import ObservedObject, keep_fields
 from services.gateway.settings import GatewaySettings
 from services.gateway.watch.incomplete_list_guard import ListResult
+from shared.kube.resource_names import OF_OPENKRUISE
 
 log = logging.getLogger(__name__)
 
@@ -147,7 +148,8 @@ class Watcher:
             await asyncio.sleep(settings.absent_poll_interval_s * _jitter())
 
     def _report(self, text: str, **extra: str) -> None:
-        level = logging.DEBUG if self._reported else logging.WARNING
+        first = logging.INFO if self.name in OF_OPENKRUISE else logging.WARNING
+        level = logging.DEBUG if self._reported else first
         self._reported = True
         log.log(
             level,

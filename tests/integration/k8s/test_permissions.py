@@ -65,6 +65,12 @@ REJECTIONS: Grants = {  # one Event about each ConfigMap that may be rejected
 }
 
 
+@pytest.fixture(scope="module", autouse=True)
+def without_webhooks(installed: Cluster) -> None:
+    """The cluster is shared: another test may have left the rights that webhooks need."""
+    installed.kubectl("delete", "--ignore-not-found", "-f", K8S / "webhooks" / "rbac.yaml")
+
+
 @pytest.fixture(scope="module")
 def gateway(installed: Cluster) -> Api:
     return as_account(installed, "koordstream-gateway")

@@ -63,6 +63,9 @@ class LeadingRuntime:
     ) -> list[RecordedEvent]:
         return self._world.record(drafts, now_ns, dict(self.state.positions) if seen is None else seen, config)
 
+    async def handle(self, subject: str, handler: Callable[..., Any]) -> None:
+        """Nobody asks for destinations here."""
+
     async def request(self, subject: str, data: bytes, **options: Any) -> bytes:
         self.requests.append(data)
         self.during_charge()
