@@ -129,6 +129,10 @@ class Watched:
         """Returns the Device's label of the model."""
         return str((await self.device()).get("metadata", {}).get("labels", {}).get(MODEL, ""))
 
+    async def models(self) -> tuple[str, str]:
+        """Returns the labels of the model on the Device and on the node."""
+        return await self.label(), str((await self.node())["metadata"].get("labels", {}).get(MODEL, ""))
+
     async def node(self) -> dict[str, Any]:
         """Returns the node."""
         return await self.stage.call("GET", f"/api/v1/nodes/{NODE}")
@@ -157,7 +161,7 @@ async def test_reported_cards_become_a_device_that_is_kept_and_a_failed_card_tak
         on = Watched(stage)
         await until(on.cards, holds=equal({"gpu/0": True, "gpu/1": True, "rdma/0": True}))
         await until(on.offers, holds=equal(("200", "100")))
-        assert await on.label() == (await on.node())["metadata"]["labels"][MODEL] == FOUND
+        await until(on.models, holds=equal((FOUND, FOUND)))
         assert (await on.device())["metadata"]["ownerReferences"][0]["uid"] == (await on.node())["metadata"]["uid"]
         await _drift_is_repaired(on)
         await stage.create(gpu_pod("first"))
