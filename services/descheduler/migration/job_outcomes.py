@@ -33,3 +33,11 @@ WAIT_FOR_POD_READY = "WaitForBoundPodReady"
 def forbidden_message(pod: str) -> str:
     """Returns the message of a job whose pod may never be evicted."""
     return f'Pod "{pod}" is forbidden to migrate because it does not meet the requirements'
+
+
+def without_successor(pod: str) -> str:
+    """Returns the message of a job that would hold a place for a successor that nobody makes."""
+    return (
+        f'Pod "{pod}" has no controller: nothing would make it anew in a place that is held; only a job with mode '
+        "EvictDirectly moves it"
+    )

@@ -126,6 +126,9 @@ def _reservation(step: Step, progress: JobProgress, pod: Pod | None) -> Reservat
             progress.fail(names.MISSING_POD, f'Pod "{job.spec.pod_ref.key}" is gone')
             return None
         body = reservation_body(job, pod, step.now_ns)
+        if not body["spec"]["owners"]:
+            progress.fail(names.FAILED_CREATE_RESERVATION, names.without_successor(job.spec.pod_ref.key))
+            return None
         progress.add(Draft(ObjectDesired(resource=RESERVATIONS, name=named, body=body)))
         reference = ObjectReference(kind="Reservation", name=named)
         progress.add(Draft(_desired_spec(job, pod.metadata.uid, reference)))

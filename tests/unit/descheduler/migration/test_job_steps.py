@@ -8,7 +8,7 @@ from shared.events import Event
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.migration import MigrationEnded, MigrationEvictionDecided
 from shared.kube.resource_names import MIGRATION_JOBS, RESERVATIONS
-from tests.support.migration import migration_args
+from tests.support.migration import migration_args, moved_pod
 from tests.support.migration_world import World
 
 
@@ -243,6 +243,19 @@ def test_a_place_that_another_pod_took_ends_the_job_without_an_eviction() -> Non
     world.gateway()
     assert not of_type(events, EvictionRequested)
     assert world.job("j").status.reason == "ForbiddenMigratePod"
+
+
+def test_no_place_is_held_for_a_pod_that_nobody_makes_anew() -> None:
+    world = World(migration_args(evictAllBarePods=True))
+    world.put_pod(moved_pod("alone", node="n0"))
+    world.request("j", "alone", ttl="5m0s")
+    for _ in range(4):
+        world.decide()
+        world.gateway()
+    job = world.job("j")
+    assert (job.status.phase, job.status.reason) == ("Failed", "FailedCreateReservation")
+    assert "has no controller" in job.status.message
+    assert not [name for resource, name in world.objects if resource == RESERVATIONS]
 
 
 def test_the_place_is_held_on_the_destination_of_the_case_or_nowhere() -> None:
