@@ -21,6 +21,7 @@ from services.descheduler.state.descheduler_state import DeschedulerState
 from services.scheduler.extender_server.destinations_of_moves import destinations
 from services.scheduler.in_memory_scheduler import InMemoryScheduler
 from shared.domain.move_destinations import DestinationsResponse
+from shared.domain.offered_config import OfferedConfig
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import NodeObserved, ObjectObserved, PodObserved
 from shared.events.descheduling import EvictionCaseOpened
@@ -146,7 +147,7 @@ class Fleet:
         for row, name in enumerate(self._names):
             for number in range(per_node):
                 self._observe(_pod(name, number, f"web-{row - row % NODES_PER_WORKLOAD}-{number}"))
-        for draft in config_drafts(self._state, ("bench", CONFIG), DecisionSettings()):
+        for draft in config_drafts(self._state, OfferedConfig("bench", CONFIG), DecisionSettings()):
             self._append("descheduling", draft.event)
         self._scheduler.cache.settle()
 

@@ -27,6 +27,7 @@ from shared.domain.move_destinations import (
     DestinationsResponse,
     decode_response,
 )
+from shared.domain.offered_config import OfferedConfig
 from shared.events.descheduling import (
     AnomaliesObserved,
     DeschedulingCycled,
@@ -93,7 +94,7 @@ class Descheduler:
         """Records a changed configuration."""
         state, now_ns = self._state, self._runtime.now_ns()
         text = await self._file.read(now_ns)
-        file = None if text is None else (self._file.source, text)
+        file = None if text is None else OfferedConfig(self._file.source, text)
         if drafts := config_drafts(state, file, self._settings.decision_settings()):
             for draft in drafts:
                 if isinstance(draft.event, ConfigRejected):

@@ -6,20 +6,17 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from shared.domain.offered_config import RecordedSettings
 from shared.settings import Settings
 
 
-class DecisionSettings(msgspec.Struct, frozen=True):
-    """The settings that ConfigApplied records; decisions read them from there, not from the environment."""
+class DecisionSettings(RecordedSettings, frozen=True):
+    """The part of DeschedulerSettings that ConfigApplied records."""
 
     repeat_after_s: float = 1_800.0
     source_after_s: float = 300.0
     without_destination: bool = False
     step_pods_per_node: int = 2
-
-    def recorded(self) -> dict[str, str]:
-        """Field -> value as text, for ConfigApplied."""
-        return {name: str(value) for name, value in msgspec.structs.asdict(self).items()}
 
 
 DEFAULT_SETTINGS = DecisionSettings()

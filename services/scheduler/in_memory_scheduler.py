@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from services.scheduler.configuration import config_drafts, config_of, read_config
 from services.scheduler.cycle.cycle import decide
 from services.scheduler.cycle.cycle_inputs import CycleInputs
-from services.scheduler.framework.config.config_reload import OfferedConfig
 from services.scheduler.state.scheduler_state import SchedulerState
+from shared.domain.offered_config import OfferedConfig
 from shared.events import Cause, Event, RecordedEvent
 
 

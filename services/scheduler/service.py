@@ -14,7 +14,6 @@ from services.scheduler.cycle.plan_events import drafts_of
 from services.scheduler.explain.answer_schedule_explanations import explanation_drafts
 from services.scheduler.extender_server.extender_service import ExtenderService
 from services.scheduler.extender_server.http_api import serving
-from services.scheduler.framework.config.config_reload import OfferedConfig
 from services.scheduler.framework.config.decision_settings import DecisionSettings, in_force
 from services.scheduler.gangs.delayed_pod_group_status_writes import StatusesAfterBindings
 from services.scheduler.gangs.evict_rest_of_gang import gang_eviction_drafts
@@ -31,6 +30,7 @@ from services.scheduler.state.scheduler_state import FOLDED, SchedulerState
 from services.scheduler.state.watched_api_resources import NETWORK_TOPOLOGIES, RESERVATIONS
 from shared.domain.config_rejection import rejection_events
 from shared.domain.move_destinations import SUBJECT as DESTINATIONS
+from shared.domain.offered_config import OfferedConfig
 from shared.domain.scheduler_gates import scheduler_gates
 from shared.events import Draft
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired

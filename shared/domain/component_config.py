@@ -3,13 +3,18 @@
 Source: spec/api.md 4.3, 4.4; Kubernetes' component-base configuration.
 """
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
 import yaml
 
 from shared.closest_name import with_closest_field
+from shared.domain.all_faults import Fault, all_faults
+from shared.domain.node_selection import problem_of
 from shared.errors import KoordError
+from shared.kube.instants import BadTime, duration_ns
+from shared.kube.selectors import LabelSelector
 from shared.type_error_words import in_plain_words
 from shared.yaml_fault import yaml_fault
 
@@ -94,3 +99,61 @@ def converted(plain: Any, to: type[T], path: str) -> T:
     except msgspec.ValidationError as error:
         reason, _, at = str(error).partition(" - at `$")
         raise BadConfig((path + at.rstrip("`")).lstrip("."), with_closest_field(in_plain_words(reason), to)) from error
+
+
+def faults_of(text: str, read: Callable[[str], object]) -> list[Fault]:
+    """Returns all faults of a document; none of one that can be read.
+
+    Args:
+        read: reads a document; raises BadConfig at its first fault.
+    """
+    try:
+        plain = yaml.safe_load(text)
+    except yaml.YAMLError:
+        plain = None
+    first = _first_fault(text, read)
+    if first is None or not isinstance(plain, dict):
+        return [first] if first else []
+    return all_faults(plain, lambda rest: _first_fault(yaml.safe_dump(rest), read))
+
+
+def _first_fault(text: str, read: Callable[[str], object]) -> Fault | None:
+    try:
+        read(text)
+    except BadConfig as error:
+        return Fault(error.path, error.reason)
+    return None
+
+
+def duration(text: str | None, path: str) -> int:
+    """Returns a Go duration in nanoseconds; 0 for an absent one.
+
+    Raises:
+        BadConfig: it is none.
+    """
+    try:
+        return 0 if text is None else duration_ns(text)
+    except BadTime as error:
+        raise BadConfig(path, str(error)) from error
+
+
+def duration_from_zero(text: str | None, path: str) -> int:
+    """Returns a Go duration in nanoseconds that is not negative; 0 for an absent one.
+
+    Raises:
+        BadConfig: it is none, or negative.
+    """
+    found = duration(text, path)
+    if found < 0:
+        raise BadConfig(path, f"{text!r} is negative; give 0s or more")
+    return found
+
+
+def check_selector(selector: LabelSelector | None, path: str) -> None:
+    """Checks a label selector.
+
+    Raises:
+        BadConfig: it cannot be read.
+    """
+    if selector is not None and (problem := problem_of(selector)):
+        raise BadConfig(path, problem)

@@ -23,8 +23,7 @@ from cli.dev.fault_simulation import retention_adapter
 from cli.dev.fault_simulation.memory_log import BEGINS_US
 from cli.dev.fault_simulation.virtual_loop import PROCESS, VirtualLoop
 from services.gateway.effects import drift_tracker
-from services.scheduler.framework.config import config_reload
-from services.scheduler.framework.config.profiles import faults_of
+from services.scheduler.framework.config import profiles
 from services.slo_controller.overcommit import report_expiry
 from shared.fold import State
 from shared.kube.instants import SECOND
@@ -41,7 +40,7 @@ _FIELDS = cache(msgspec.structs.fields)
 CODEC = cache(Codec)
 """The codec of event types: made at each start of a service, and at rest for each State."""
 
-_FAULTS_OF = cache(faults_of)
+_FAULTS_OF = cache(profiles.faults_of)
 """The scheduler reads its configuration at each start."""
 
 
@@ -99,7 +98,7 @@ def substituted(loop: VirtualLoop, seed: int) -> Iterator[None]:
         patch.multiple(gc, freeze=_nothing, collect=_nothing, enable=_nothing, disable=_nothing),
         patch.object(msgspec.structs, "fields", _FIELDS),
         patch.object(follower, "Codec", CODEC),
-        patch.object(config_reload, "faults_of", _FAULTS_OF),
+        patch.object(profiles, "faults_of", _FAULTS_OF),
         patch.multiple(announcements, **_read_once()),  # type: ignore[call-overload]
         patch.object(service, "pack_in_child", _pack),
         patch.object(runner, "watch_rebuilds", _no_rebuilds),

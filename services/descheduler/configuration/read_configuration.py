@@ -10,18 +10,21 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-import yaml
-
 from services.descheduler.configuration.config_schema import Document, PluginSet, PluginSets, ProfileDocument
 from services.descheduler.configuration.configuration import Configuration, Profile
 from services.descheduler.configuration.plugin_kinds import EVICT, FILTER, KINDS, MIGRATION_CONTROLLER
 from services.descheduler.plugins.registry import REGISTRY
 from shared.closest_name import did_you_mean
-from shared.domain.all_faults import Fault, all_faults
-from shared.domain.component_config import BadConfig, PluginConfig, converted, plain_document
-from shared.domain.node_selection import problem_of
-from shared.kube.instants import BadTime, duration_ns
-from shared.kube.selectors import LabelSelector
+from shared.domain import component_config
+from shared.domain.all_faults import Fault
+from shared.domain.component_config import (
+    BadConfig,
+    PluginConfig,
+    check_selector,
+    converted,
+    duration_from_zero,
+    plain_document,
+)
 
 API_VERSION, KIND = "descheduler/v1alpha2", "DeschedulerConfiguration"
 DEFAULT_PROFILE = "koord-descheduler"
@@ -47,7 +50,7 @@ def read_configuration(text: str) -> Configuration:
         raise BadConfig("apiVersion", f"{found!r}; give apiVersion {API_VERSION} and kind {KIND}")
     for name in ("healthz_bind_address", "metrics_bind_address"):
         _check_address(getattr(document, name), "healthzBindAddress" if name[0] == "h" else "metricsBindAddress")
-    _check_selector(document.node_selector, "nodeSelector")
+    check_selector(document.node_selector, "nodeSelector")
     listed = [ProfileDocument()] if document.profiles is None else document.profiles
     if not listed:
         raise BadConfig("profiles", "empty; leave it out for the default profile, or give at least one")
@@ -62,7 +65,7 @@ def read_configuration(text: str) -> Configuration:
             raise BadConfig(f"{path}.name", f"{name!r} is there already; give each profile its own")
         profiles.append(_profile(profile, name, path, notes))
     return Configuration(
-        interval_ns=duration(document.descheduling_interval, "deschedulingInterval"),
+        interval_ns=duration_from_zero(document.descheduling_interval, "deschedulingInterval"),
         dry_run=document.dry_run,
         node_selector=document.node_selector,
         max_per_node=document.max_no_of_pods_to_evict_per_node,
@@ -75,43 +78,11 @@ def read_configuration(text: str) -> Configuration:
 
 def faults_of(text: str) -> list[Fault]:
     """Returns all faults of a configuration; none of one that can be read."""
-    try:
-        plain = yaml.safe_load(text)
-    except yaml.YAMLError:
-        plain = None
-    first = _first_fault(text)
-    if first is None or not isinstance(plain, dict):
-        return [first] if first else []
-    return all_faults(plain, lambda rest: _first_fault(yaml.safe_dump(rest)))
-
-
-def duration(text: str | None, path: str) -> int:
-    """Returns a Go duration in nanoseconds; 0 for an absent one.
-
-    Raises:
-        BadConfig: it is none, or negative.
-    """
-    if text is None:
-        return 0
-    try:
-        found = duration_ns(text)
-    except BadTime as error:
-        raise BadConfig(path, str(error)) from error
-    if found < 0:
-        raise BadConfig(path, f"{text!r} is negative; give 0s or more")
-    return found
-
-
-def _first_fault(text: str) -> Fault | None:
-    try:
-        read_configuration(text)
-    except BadConfig as error:
-        return Fault(error.path, error.reason)
-    return None
+    return component_config.faults_of(text, read_configuration)
 
 
 def _profile(document: ProfileDocument, name: str, path: str, notes: list[str]) -> Profile:
-    _check_selector(document.node_selector, f"{path}.nodeSelector")
+    check_selector(document.node_selector, f"{path}.nodeSelector")
     given = document.plugins or PluginSets()
     sets = {kind: _enabled(kind, getattr(given, kind), f"{path}.plugins.{kind}") for kind in KINDS}
     if len(sets[EVICT]) != 1:
@@ -171,11 +142,6 @@ def _check_name(name: str, path: str) -> None:
     if name not in REGISTRY:
         known = did_you_mean(name, REGISTRY) or f"; there are {', '.join(REGISTRY)}"
         raise BadConfig(path, f"there is no plugin {name!r}{known}")
-
-
-def _check_selector(selector: LabelSelector | None, path: str) -> None:
-    if selector is not None and (problem := problem_of(selector)):
-        raise BadConfig(path, problem)
 
 
 def _check_address(address: str | None, path: str) -> None:

@@ -8,9 +8,8 @@ from typing import Annotated, Any, NamedTuple
 
 from msgspec import Meta
 
-from shared.domain.component_config import BadConfig, Strict, converted
-from shared.domain.node_selection import problem_of
-from shared.kube.instants import SECOND, BadTime, duration_ns
+from shared.domain.component_config import BadConfig, Strict, check_selector, converted, duration
+from shared.kube.instants import SECOND
 from shared.kube.selectors import LabelSelector
 
 DEFAULT_POOL = "__default_node_pool__"
@@ -143,7 +142,7 @@ def read_args(plain: Mapping[str, Any], path: str) -> LowNodeLoadArgs:
         raise BadConfig(f"{path}.evictableNamespaces", "has include and exclude; give one of them")
     selectors = []
     for number, each in enumerate(given.pod_selectors or ()):
-        _check_selector(each.selector, f"{path}.podSelectors[{number}].selector")
+        check_selector(each.selector, f"{path}.podSelectors[{number}].selector")
         if each.selector is not None:
             selectors.append(each.selector)
     top = _pool(given, DEFAULT_POOL, path, None)
@@ -161,13 +160,13 @@ def read_args(plain: Mapping[str, Any], path: str) -> LowNodeLoadArgs:
         excluded=frozenset(namespaces.exclude) if namespaces.exclude else None,
         pod_selectors=tuple(selectors),
         node_fit=given.node_fit,
-        detector_timeout_ns=_duration(given.detector_cache_timeout, f"{path}.detectorCacheTimeout") or 300 * SECOND,
+        detector_timeout_ns=duration(given.detector_cache_timeout, f"{path}.detectorCacheTimeout") or 300 * SECOND,
         pools=(top, *others),
     )
 
 
 def _pool(given: PoolDocument, name: str, path: str, top: tuple[PoolDocument, PoolArgs] | None) -> PoolArgs:
-    _check_selector(given.node_selector, f"{path}.nodeSelector")
+    check_selector(given.node_selector, f"{path}.nodeSelector")
     inherited = top[0] if top else PoolDocument()
     low, high, prod_low, prod_high = (
         own if own is not None else other or {}
@@ -218,16 +217,4 @@ def _anomaly(given: AnomalyDocument | None, path: str, top: AnomalyCondition | N
     for name, number in (("consecutiveAbnormalities", abnormalities), ("consecutiveNormalities", normalities)):
         if number <= 0:
             raise BadConfig(f"{path}.{name}", f"{number}; give 1 or more")
-    return AnomalyCondition(_duration(given.timeout, f"{path}.timeout") or 60 * SECOND, abnormalities, normalities)
-
-
-def _duration(text: str | None, path: str) -> int:
-    try:
-        return duration_ns(text) if text is not None else 0
-    except BadTime as error:
-        raise BadConfig(path, str(error)) from error
-
-
-def _check_selector(selector: LabelSelector | None, path: str) -> None:
-    if selector is not None and (problem := problem_of(selector)):
-        raise BadConfig(path, problem)
+    return AnomalyCondition(duration(given.timeout, f"{path}.timeout") or 60 * SECOND, abnormalities, normalities)

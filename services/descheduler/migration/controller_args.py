@@ -13,9 +13,8 @@ from services.descheduler.migration.object_limiter import NAMESPACE, WORKLOAD
 from services.descheduler.migration.pod_migration_job import EVICT_DIRECTLY, RESERVATION_FIRST, DeleteOptions
 from services.descheduler.migration.workload_limits import IntOrPercent
 from shared.closest_name import did_you_mean
-from shared.domain.component_config import BadConfig, Strict, converted
-from shared.domain.node_selection import problem_of
-from shared.kube.instants import SECOND, BadTime, duration_ns
+from shared.domain.component_config import BadConfig, Strict, check_selector, converted, duration_from_zero
+from shared.kube.instants import SECOND
 from shared.kube.selectors import LabelSelector
 
 EVICTION, DELETE, SOFT_EVICTION = "Eviction", "Delete", "SoftEviction"
@@ -171,8 +170,7 @@ def read_args(plain: Mapping[str, Any], path: str) -> MigrationArgs:
     namespaces, threshold = given.namespaces or Namespaces(), given.priority_threshold
     if namespaces.include and namespaces.exclude:
         raise BadConfig(f"{path}.namespaces", "both include and exclude are given; give one of them")
-    if given.label_selector is not None and (problem := problem_of(given.label_selector)):
-        raise BadConfig(f"{path}.labelSelector", problem)
+    check_selector(given.label_selector, f"{path}.labelSelector")
     for number, gate in enumerate(given.skip_eviction_gates):
         _one_of(gate, GATES, f"{path}.skipEvictionGates[{number}]")
     _one_of(given.default_job_mode, (RESERVATION_FIRST, EVICT_DIRECTLY), f"{path}.defaultJobMode")
@@ -199,13 +197,13 @@ def read_args(plain: Mapping[str, Any], path: str) -> MigrationArgs:
         skip_expected_replicas=bool(given.skip_check_expected_replicas),
         object_limiters=_limiters(given.object_limiters, f"{path}.objectLimiters"),
         default_mode=given.default_job_mode,
-        default_ttl_ns=_duration(given.default_job_ttl, f"{path}.defaultJobTTL"),
+        default_ttl_ns=duration_from_zero(given.default_job_ttl, f"{path}.defaultJobTTL"),
         scheduler_names=tuple(given.scheduler_names) or ("koord-scheduler",),
         evict_interval_ns=_interval_ns(given.evict_qps, f"{path}.evictQPS"),
         evict_burst=given.evict_burst,
         method=given.eviction_policy,
         grace_period_s=None if (options := given.default_delete_options) is None else options.grace_period_seconds,
-        interval_ns=_duration(
+        interval_ns=duration_from_zero(
             (given.arbitration_args or ArbitrationArgs()).interval, f"{path}.arbitrationArgs.interval"
         ),
     )
@@ -224,16 +222,6 @@ def _amount(value: int | str | None, path: str) -> IntOrPercent | None:
     return value
 
 
-def _duration(text: str, path: str) -> int:
-    try:
-        found = duration_ns(text)
-    except BadTime as error:
-        raise BadConfig(path, str(error)) from error
-    if found < 0:
-        raise BadConfig(path, f"{text!r} is negative; give 0s or more")
-    return found
-
-
 def _interval_ns(rate: float | str, path: str) -> int:
     if isinstance(rate, str) and not _NUMBER(rate):
         raise BadConfig(path, f"{rate!r} is no number of evictions a second")
@@ -250,7 +238,7 @@ def _limiters(given: Mapping[str, ObjectLimiterArgs] | None, path: str) -> dict[
         _one_of(kind, (WORKLOAD, NAMESPACE), path)
         where = f"{path}.{kind}"
         found[kind] = ObjectLimiter(
-            _duration(each.duration, f"{where}.duration"),
+            duration_from_zero(each.duration, f"{where}.duration"),
             _amount(each.max_migrating, f"{where}.maxMigrating"),
             each.burst,
         )

@@ -16,13 +16,12 @@ from services.descheduler.load_aware.arguments import NamespacesDocument, PodSel
 from services.descheduler.load_aware.measured_node import MeasuredNode, PodOnNode
 from services.descheduler.plugins.pod_filter_and_request_fit import (
     PodChoice,
-    check_selector,
     fits_another_node,
     pod_choice,
     requested_shares,
     selected_nodes,
 )
-from shared.domain.component_config import BadConfig, Strict, converted
+from shared.domain.component_config import BadConfig, Strict, check_selector, converted
 from shared.events.descheduling import Cause
 from shared.kube.selectors import LabelSelector
 

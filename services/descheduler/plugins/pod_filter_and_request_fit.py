@@ -10,8 +10,8 @@ from services.descheduler.framework.node_affinity_and_taints import admits
 from services.descheduler.load_aware.arguments import NamespacesDocument, PodSelectorDocument
 from services.descheduler.load_aware.measured_node import Amounts, MeasuredNode, PodOnNode
 from services.descheduler.load_aware.node_fit_on_targets import free_amount
-from shared.domain.component_config import BadConfig
-from shared.domain.node_selection import meets, problem_of
+from shared.domain.component_config import BadConfig, check_selector
+from shared.domain.node_selection import meets
 from shared.kube.selectors import LabelSelector
 
 
@@ -55,16 +55,6 @@ def pod_choice(
         frozenset(given.exclude) if given.exclude else None,
         tuple(each.selector for each in selectors or () if each.selector is not None),
     )
-
-
-def check_selector(selector: LabelSelector | None, path: str) -> None:
-    """Checks a label selector.
-
-    Raises:
-        BadConfig: it cannot be read.
-    """
-    if selector is not None and (problem := problem_of(selector)):
-        raise BadConfig(path, problem)
 
 
 def selected_nodes(nodes: Iterable[MeasuredNode], selector: LabelSelector | None) -> list[MeasuredNode]:

@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from services.descheduler.load_aware.arguments import NamespacesDocument
 from services.descheduler.load_aware.measured_node import PodOnNode
-from services.descheduler.plugins.pod_filter_and_request_fit import check_selector
-from shared.domain.component_config import BadConfig, Strict
+from shared.domain.component_config import BadConfig, Strict, check_selector
 from shared.domain.node_selection import meets
 from shared.kube.selectors import LabelSelector
 

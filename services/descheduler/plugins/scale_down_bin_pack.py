@@ -18,11 +18,10 @@ from services.descheduler.load_aware.measured_node import Amounts, MeasuredNode,
 from services.descheduler.load_aware.pod_order import age_key
 from services.descheduler.plugins.pod_filter_and_request_fit import (
     PodChoice,
-    check_selector,
     pod_choice,
     selected_nodes,
 )
-from shared.domain.component_config import BadConfig, Strict, converted
+from shared.domain.component_config import BadConfig, Strict, check_selector, converted
 from shared.kube.selectors import LabelSelector
 
 CALCULATE_ONLY, EVICT_DIRECTLY = "CalculateOnly", "EvictDirectly"

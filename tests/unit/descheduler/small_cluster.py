@@ -12,6 +12,7 @@ from services.descheduler.state.descheduler_state import DeschedulerState
 from services.scheduler.extender_server.destinations_of_moves import destinations
 from services.scheduler.in_memory_scheduler import InMemoryScheduler
 from shared.domain.move_destinations import DestinationsResponse
+from shared.domain.offered_config import OfferedConfig
 from shared.events import Draft, Event, RecordedEvent
 from shared.events.cluster import NodeObserved, ObjectObserved, PodDeleted, PodObserved
 from shared.events.descheduling import EvictionCaseClosed, EvictionCaseOpened, EvictionStepDecided
@@ -73,7 +74,7 @@ class SmallCluster:
         self._seqs: dict[str, int] = {}
         self._pods: dict[str, Pod] = {}
         self._replica_sets: dict[str, None] = {}
-        self.append(*config_drafts(self.state, ("test", config), settings or DecisionSettings()))
+        self.append(*config_drafts(self.state, OfferedConfig("test", config), settings or DecisionSettings()))
 
     def node(
         self,

@@ -14,6 +14,7 @@ from services.descheduler.configuration.read_configuration import (
 from services.descheduler.service_manifest import CONFIG_MAP
 from services.descheduler.state.descheduler_state import DeschedulerState
 from shared.domain.component_config import BadConfig
+from shared.domain.offered_config import OfferedConfig
 from shared.events import RecordedEvent
 from shared.events.cluster import ObjectDeleted, ObjectObserved
 from shared.events.log import ConfigApplied, ConfigRejected
@@ -116,7 +117,7 @@ def test_the_last_good_configuration_stays_in_force_after_a_bad_one() -> None:
 def test_a_file_takes_precedence_over_the_config_map() -> None:
     state = DeschedulerState()
     _observe(state, HEAD + "deschedulingInterval: 10s")
-    drafts = config_drafts(state, ("file a.yaml", HEAD + "deschedulingInterval: 20s"))
+    drafts = config_drafts(state, OfferedConfig("file a.yaml", HEAD + "deschedulingInterval: 20s"))
     assert [draft.event.source for draft in drafts if isinstance(draft.event, ConfigApplied)] == ["file a.yaml"]
 
 

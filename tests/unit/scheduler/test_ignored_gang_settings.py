@@ -5,9 +5,9 @@ import pytest
 from services.scheduler.configuration import config_drafts
 from services.scheduler.explain.gang_status import ignored_settings
 from services.scheduler.explain.waiting_order_config import rules_in_force
-from services.scheduler.framework.config.config_reload import OfferedConfig
 from shared.domain import gang
 from shared.domain.ignored_gang_annotations import ignored_of_pod, ignored_of_pod_group
+from shared.domain.offered_config import OfferedConfig
 from tests.support.scheduling_world import World, pod
 
 RACK = '{"gatherStrategy": [{"layer": "rack", "strategy": "MustGather"}]}'

@@ -9,8 +9,8 @@ from services.scheduler.configuration import config_drafts
 from services.scheduler.explain.gang_status import IGNORED, gang_status
 from services.scheduler.explain.objects_without_plugin import objects_without_plugin
 from services.scheduler.explain.waiting_order_config import rules_in_force
-from services.scheduler.framework.config.config_reload import OfferedConfig
 from shared.domain import gang
+from shared.domain.offered_config import OfferedConfig
 from shared.events.cluster import ObjectObserved
 from shared.kube.resource_names import POD_GROUPS
 from tests.support.device_machines import devices, gpu_node, gpu_pod

@@ -6,12 +6,12 @@ import pytest
 import yaml
 
 from services.scheduler.configuration import config_drafts, config_of, read_config
-from services.scheduler.framework.config.config_reload import OfferedConfig
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.plugins.load_aware_scheduling.plugin import LoadAwareScheduling
 from services.scheduler.plugins.node_resources_fit.plugin import NodeResourcesFit
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.domain.component_config import BadConfig
+from shared.domain.offered_config import OfferedConfig
 from shared.events import Event
 from shared.events.cluster import ObjectDeleted, ObjectObserved
 from shared.events.log import ConfigApplied, ConfigRejected

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 
 import msgspec
 
+from shared.domain.offered_config import RecordedSettings
 
-class DecisionSettings(msgspec.Struct, frozen=True):
-    """The part of SchedulerSettings that ConfigApplied records; decisions read it from there, not from the environment.
+
+class DecisionSettings(RecordedSettings, frozen=True):
+    """The part of SchedulerSettings that ConfigApplied records.
 
     Attributes:
         batch_size: pods a cycle takes at most.
@@ -31,10 +33,6 @@ class DecisionSettings(msgspec.Struct, frozen=True):
     open_ports: str = ""
     feature_gates: str = ""
     backfill: bool = False
-
-    def recorded(self) -> dict[str, str]:
-        """Field -> value as text, for ConfigApplied."""
-        return {name: str(value) for name, value in msgspec.structs.asdict(self).items()}
 
 
 def in_force(recorded: Mapping[str, str]) -> DecisionSettings:

@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-import yaml
-
 from services.scheduler.framework.config.checked_document import CheckedProfile, at_point, read_document
 from services.scheduler.framework.config.config_schema import PluginSet
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
@@ -22,7 +20,8 @@ from services.scheduler.framework.post_filter import PostFilterPlugin
 from services.scheduler.framework.profile import Profile, Scorer
 from services.scheduler.framework.registry import Registry
 from services.scheduler.state.scheduler_state import SchedulerState
-from shared.domain.all_faults import Fault, all_faults
+from shared.domain import component_config
+from shared.domain.all_faults import Fault
 from shared.domain.component_config import BadConfig
 from shared.errors import KoordError
 
@@ -53,22 +52,7 @@ def read_config(text: str, registry: Registry) -> Configuration:
 
 def faults_of(text: str, registry: Registry) -> list[Fault]:
     """Returns all faults of a configuration; none of one that can be read."""
-    try:
-        plain = yaml.safe_load(text)
-    except yaml.YAMLError:
-        plain = None
-    first = _first_fault(text, registry)
-    if first is None or not isinstance(plain, dict):
-        return [first] if first else []
-    return all_faults(plain, lambda rest: _first_fault(yaml.safe_dump(rest), registry))
-
-
-def _first_fault(text: str, registry: Registry) -> Fault | None:
-    try:
-        read_config(text, registry)
-    except BadConfig as error:
-        return Fault(error.path, error.reason)
-    return None
+    return component_config.faults_of(text, lambda rest: read_config(rest, registry))
 
 
 def config_of(view: SchedulerState, registry: Registry) -> Configuration:

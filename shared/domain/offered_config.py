@@ -1,0 +1,99 @@
+"""Applies a configuration that differs from the one in force, and records it with the settings of the process."""
+
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from shared.domain.all_faults import Fault
+from shared.domain.config_rejection import SOURCE
+from shared.events import Draft
+from shared.events.log import ConfigApplied, ConfigRejected
+
+NO_SETTINGS: Mapping[str, str] = {}
+
+
+class RecordedSettings(msgspec.Struct, frozen=True):
+    """Base of the settings of a process that shape decisions: ConfigApplied records them, and decisions read them from
+    there, not from the environment.
+    """
+
+    def recorded(self) -> dict[str, str]:
+        """Field -> value as text, for ConfigApplied."""
+        return {name: str(value) for name, value in msgspec.structs.asdict(self).items()}
+
+
+class OfferedConfig(NamedTuple):
+    """A configuration that is not in force yet.
+
+    Attributes:
+        source: a file's path or a ConfigMap.
+        text: the document.
+        settings: those of the process that shape decisions (`RecordedSettings.recorded`).
+    """
+
+    source: str
+    text: str
+    settings: Mapping[str, str] = NO_SETTINGS
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the text, and of the settings if there are any, hexadecimal: decisions name it."""
+        settings = b"\n" + msgspec.json.encode(self.settings, order="sorted") if self.settings else b""
+        return sha256(self.text.encode() + settings).hexdigest()
+
+
+class ConfigState(Protocol):
+    """What a fold keeps of configurations.
+
+    Attributes:
+        config_map: the text in the service's ConfigMap; None without one.
+        config_digest, refused_digest: of the newest ConfigApplied, and of a ConfigRejected behind it; else empty.
+    """
+
+    config_map: str | None
+    config_digest: str
+    refused_digest: str
+
+
+def config_drafts(
+    state: ConfigState,
+    file: OfferedConfig | None,
+    config_map: str,
+    default: OfferedConfig,
+    faults_of: Callable[[str], Sequence[Fault]],
+) -> list[Draft]:
+    """Applies the file, else the ConfigMap, else the default, if its text or the settings have changed.
+
+    Args:
+        file: without settings; all have those of `default`.
+        config_map: `namespace/name` of the ConfigMap.
+        faults_of: the faults of a text; none of one that can be used.
+
+    Returns:
+        ConfigApplied, or a ConfigRejected for each fault (the last good one stays in force, its settings too), or
+        nothing.
+    """
+    offered = default
+    if file is not None:
+        offered = file._replace(settings=default.settings)
+    elif state.config_map is not None:
+        offered = OfferedConfig(f"{SOURCE}{config_map}", state.config_map, default.settings)
+    if offered.digest == state.refused_digest or (offered.digest == state.config_digest and not state.refused_digest):
+        return []
+    # A rejected text that was replaced by the one in force is applied again: that ends the rejection in the record.
+    if faults := faults_of(offered.text):
+        first = [] if state.config_digest else [_applied(default)]
+        rejected = (
+            ConfigRejected(source=offered.source, digest=offered.digest, path=fault.path, reason=fault.reason)
+            for fault in faults
+        )
+        return [*first, *map(Draft, rejected)]
+    return [_applied(offered)]
+
+
+def _applied(offered: OfferedConfig) -> Draft:
+    return Draft(
+        ConfigApplied(source=offered.source, digest=offered.digest, text=offered.text, settings=dict(offered.settings))
+    )
