@@ -201,5 +201,5 @@ class GatewayState:
 
 def _workload(pod: Pod) -> str:
     """Returns kind and name of the pod's controller."""
-    owner = next((each for each in pod.metadata.owner_references if each.controller), None)
+    owner = pod.metadata.controller
     return f"{owner.kind}/{owner.name}" if owner else ""

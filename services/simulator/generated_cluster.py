@@ -21,7 +21,7 @@ BATCH_SIZES = ((500, 1), (1000, 1), (2000, 4))
 """Sizes of batch pods."""
 
 CLASSES = {"koord-prod": 9000, "koord-mid": 7000, "koord-batch": 5000, "koord-free": 3000}
-SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+SYSTEM_CLASSES = {"system-cluster-critical": priority.SYSTEM_CRITICAL, "system-node-critical": 2_000_001_000}
 
 
 def namespaces() -> list[dict[str, object]]:

@@ -11,11 +11,11 @@ import msgspec
 from shared.admission.pod.pod_json import Raw, annotations_of, copy_of
 from shared.admission.rejection import AdmissionRejected
 from shared.kube.json_text import read_json
+from shared.kube.node import RAW_ALLOCATABLE
 from shared.kube.quantity import BadQuantity, milli, nanos
 from shared.kube.quantity_text import Notation, notation_of, quantity_text
 
 RATIO = "node.koordinator.sh/resource-amplification-ratio"
-RAW = "node.koordinator.sh/raw-allocatable"
 AMPLIFIED = ("cpu", "memory")
 
 
@@ -32,8 +32,8 @@ def amplified(node: Raw, old: Raw) -> dict[str, Any]:
     annotations = dict(annotations_of(node))
     text = annotations.get(RATIO)
     if not text:
-        if RAW in annotations:
-            del annotations[RAW]
+        if RAW_ALLOCATABLE in annotations:
+            del annotations[RAW_ALLOCATABLE]
             result["metadata"]["annotations"] = annotations
         return result
     ratios = _ratios(node, text)
@@ -51,17 +51,17 @@ def amplified(node: Raw, old: Raw) -> dict[str, Any]:
 def _raw(node: Raw, old: Raw, annotations: dict[str, str]) -> Mapping[str, Any]:
     """Returns the kubelet's amounts: from the annotation, or from the update where they are new or not in the annotation."""
     new_amounts, old_amounts = (_amounts(each) for each in (node, old))
-    if RAW not in annotations or new_amounts != old_amounts:
+    if RAW_ALLOCATABLE not in annotations or new_amounts != old_amounts:
         reported = node["status"]["allocatable"]
         raw = {name: str(reported[name]) for name in AMPLIFIED if name in reported}
-        annotations[RAW] = msgspec.json.encode(raw).decode()
+        annotations[RAW_ALLOCATABLE] = msgspec.json.encode(raw).decode()
         return raw
     try:
-        read = read_json(annotations[RAW], dict[str, str | int | float] | None) or {}
+        read = read_json(annotations[RAW_ALLOCATABLE], dict[str, str | int | float] | None) or {}
         for text in read.values():
             nanos(str(text))
     except (msgspec.MsgspecError, BadQuantity) as error:
-        message = f"node {node['metadata']['name']}: annotation {RAW} cannot be read: {error}; remove it"
+        message = f"node {node['metadata']['name']}: annotation {RAW_ALLOCATABLE} cannot be read: {error}; remove it"
         raise AdmissionRejected("raw", message) from error
     return read
 

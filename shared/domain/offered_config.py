@@ -45,7 +45,7 @@ class OfferedConfig(NamedTuple):
 
 
 class ConfigState(Protocol):
-    """What a fold keeps of configurations.
+    """The part of a State that keeps configurations.
 
     Attributes:
         config_map: the text in the service's ConfigMap; None without one.

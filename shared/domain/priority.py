@@ -17,6 +17,10 @@ LABEL = "koordinator.sh/priority-class"
 """The label of the class; it takes precedence over the value of `spec.priority`."""
 
 
+SYSTEM_CRITICAL = 2_000_000_000
+"""`spec.priority` of the class system-cluster-critical, the lowest of the critical ones."""
+
+
 class Priority(StrEnum):
     """Koordinator's priority class; NONE is a pod outside of every band."""
 

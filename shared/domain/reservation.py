@@ -14,8 +14,7 @@ from msgspec.structs import replace
 from shared.domain.cpu_set import BadCpuList, parse_cpus
 from shared.domain.node_selection import problem_of as problem_of_selector
 from shared.domain.pod_requests import pod_requests
-from shared.errors import KoordError
-from shared.kube.amounts_as_text import read_object
+from shared.kube.amounts_as_text import UnreadableObject, read_object
 from shared.kube.instants import BadTime, duration_ns, instant_ns
 from shared.kube.json_text import read_json
 from shared.kube.meta import KubeStruct, Metadata, OwnerReference
@@ -189,16 +188,8 @@ class Reservation(KubeStruct, frozen=True):
         return self.status.phase == AVAILABLE and bool(self.status.node_name)
 
 
-class UnreadableReservation(KoordError):
-    """An object that does not match the type of a Reservation.
-
-    Attributes:
-        fault: the field and what is wrong with it.
-    """
-
-    def __init__(self, fault: str) -> None:
-        super().__init__(f"the object cannot be read: {fault}; correct the field")
-        self.fault = fault
+class UnreadableReservation(UnreadableObject):
+    """An object that does not match the type of a Reservation."""
 
 
 def read_reservation(body: Mapping[str, Any]) -> Reservation:

@@ -10,10 +10,24 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from shared.errors import KoordError
+
 _AMOUNTS = re.compile(r"resources|usage|overhead|allocatable|allocated|capacity", re.IGNORECASE)
 """Fields with amounts, at any depth below them."""
 
 Kind = TypeVar("Kind")
+
+
+class UnreadableObject(KoordError):
+    """An object of a custom resource that does not match its type.
+
+    Attributes:
+        fault: the field and what is wrong with it.
+    """
+
+    def __init__(self, fault: str) -> None:
+        super().__init__(f"the object cannot be read: {fault}; correct the field")
+        self.fault = fault
 
 
 def amounts_as_text(value: Any, *, are_amounts: bool = False) -> Any:

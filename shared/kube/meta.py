@@ -33,3 +33,8 @@ class Metadata(KubeStruct, frozen=True):
     def key(self) -> str:
         """`namespace/name`, or the name alone for a cluster-scoped object."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    @property
+    def controller(self) -> OwnerReference | None:
+        """Returns the reference to the controller; None for an object that has none."""
+        return next((each for each in self.owner_references if each.controller), None)

@@ -9,6 +9,10 @@ REPORTS_MISSING = "node.koordinator.sh/reports-missing"
 """Annotation of a node whose reports stopped: its batch and mid resources are what its pods request."""
 
 
+RAW_ALLOCATABLE = "node.koordinator.sh/raw-allocatable"
+"""Annotation with the allocatable amounts of a node before their amplification."""
+
+
 class Taint(KubeStruct, frozen=True):
     """A taint; effect NoSchedule, PreferNoSchedule or NoExecute."""
 

@@ -14,12 +14,10 @@ from shared.domain.priority import Priority, priority
 from shared.errors import KoordError
 from shared.kube.instants import BadTime, instant_ns
 from shared.kube.json_text import read_json
-from shared.kube.node import Node
+from shared.kube.node import RAW_ALLOCATABLE, Node
 from shared.kube.pod import Pod
 from shared.kube.quantity import NANO, BadQuantity, nanos
 from shared.prediction.usage_models import SYSTEM, Model, PredictionSettings, item_key
-
-RAW_ALLOCATABLE = "node.koordinator.sh/raw-allocatable"
 
 _PROD = (Priority.PROD.value, Priority.NONE.value)
 _ENDED = frozenset({"Succeeded", "Failed"})

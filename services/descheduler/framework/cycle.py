@@ -214,7 +214,7 @@ def _opened(
             why = answer.refused.get(pod.metadata.uid) or answer.fault or "the scheduler was not asked about it"
             passed_over.append(PassedOver(pod=chosen.pod.key, node=chosen.node, why=f"no destination: {why}"))
             continue
-        owner = next((each.uid for each in pod.metadata.owner_references if each.controller), "")
+        owner = pod.metadata.controller
         job = "" if case.dry_run else job_name(name, number, pod.metadata.uid)
         victims.append(
             Victim(
@@ -222,7 +222,7 @@ def _opened(
                 pod.metadata.uid,
                 chosen.node,
                 chosen.reason,
-                owner,
+                owner.uid if owner else "",
                 destination,
                 job,
                 dict(chosen.usage),

@@ -55,8 +55,11 @@ class NoLoops:
 
     def left_by(self, pod: PodOnNode) -> tuple[str, ...]:
         """Returns the nodes that this pod, or another of its workload, has left lately."""
-        owner = next((each.uid for each in pod.pod.metadata.owner_references if each.controller), "")
+        owner = pod.pod.metadata.controller
         found: list[LeftNode] = [
-            each for key in (owner, pod.key, pod.pod.metadata.uid) if key for each in self._left.get(key, ())
+            each
+            for key in (owner.uid if owner else "", pod.key, pod.pod.metadata.uid)
+            if key
+            for each in self._left.get(key, ())
         ]
         return tuple(sorted({each.node for each in found if self._now_ns - each.at_ns < self._repeat_ns}))

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from services.descheduler.load_aware.pod_order import age_key, rank
-from services.descheduler.migration.cluster_facts import ClusterFacts, controller_of
+from services.descheduler.migration.cluster_facts import ClusterFacts
 from services.descheduler.migration.eviction_rules import EvictionRules
 from services.descheduler.migration.filter_chain import FilterChain
 from services.descheduler.migration.migration_limits import MigrationLimits
@@ -108,5 +108,5 @@ def _moving_by_owner(facts: ClusterFacts, passed: Mapping[str, object]) -> dict[
 def _batch_owner(facts: ClusterFacts, job: PodMigrationJob) -> str:
     """Returns the uid of the batch Job that controls the pod of a job; empty without one."""
     pod = facts.pod(job.spec.pod_ref.key)
-    owner = None if pod is None else controller_of(pod)
+    owner = None if pod is None else pod.metadata.controller
     return owner.uid if owner is not None and owner.kind == "Job" else ""

@@ -106,7 +106,7 @@ class ClusterFacts:
         self._keys[pod.metadata.uid] = key
         if pod.spec.node_name:
             self._by_node.setdefault(pod.spec.node_name, {})[key] = None
-        if (owner := controller_of(pod)) is not None:
+        if (owner := pod.metadata.controller) is not None:
             self._by_owner.setdefault(owner.uid, {})[key] = None
 
     def remove_pod(self, key: str) -> None:
@@ -115,7 +115,7 @@ class ClusterFacts:
         self._keys.pop(pod.metadata.uid, None)
         if pod.spec.node_name:
             _discard(self._by_node, pod.spec.node_name, key)
-        if (owner := controller_of(pod)) is not None:
+        if (owner := pod.metadata.controller) is not None:
             _discard(self._by_owner, owner.uid, key)
 
     def put_job(self, name: str, uid: str, body: Mapping[str, Any]) -> None:
@@ -175,7 +175,7 @@ class ClusterFacts:
 
     def workload(self, pod: Pod) -> Workload:
         """Returns the workload of a pod with a controller: of a Deployment's ReplicaSet, the Deployment."""
-        owner = controller_of(pod)
+        owner = pod.metadata.controller
         namespace = pod.metadata.namespace
         found = None if owner is None else self._controller(namespace, owner)
         if found is None:
@@ -229,11 +229,6 @@ class StoredFacts(msgspec.Struct):
     unreadable: dict[str, tuple[str, str]]
     reservations: dict[str, Reservation]
     controllers: dict[str, dict[str, Controller]]
-
-
-def controller_of(pod: Pod) -> OwnerReference | None:
-    """Returns the owner reference of a pod's controller."""
-    return next((each for each in pod.metadata.owner_references if each.controller), None)
 
 
 def _reference(body: Mapping[str, Any]) -> OwnerReference:

@@ -6,12 +6,11 @@ Source: spec/descheduler.md 3.5 (non-retryable), 4.1; upstream pkg/descheduler/e
 from services.descheduler.load_aware.pod_order import EVICTION_COST, NEVER, cost
 from services.descheduler.migration.eviction_rules import EvictionRules
 from shared.domain.node_selection import meets
+from shared.domain.priority import SYSTEM_CRITICAL
 from shared.kube.kept_annotations import MIRROR
 from shared.kube.pod import Pod
 
 CONFIG_SOURCE = "kubernetes.io/config.source"
-SYSTEM_CRITICAL = 2_000_000_000
-"""Lowest priority of system-critical pods."""
 
 
 def protection(pod: Pod, rules: EvictionRules) -> str:

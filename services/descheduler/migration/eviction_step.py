@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 
 from services.descheduler.migration import job_outcomes as names
-from services.descheduler.migration.cluster_facts import controller_of
 from services.descheduler.migration.controller_args import DELETE, METHODS, SOFT_EVICTION, MigrationArgs
 from services.descheduler.migration.job_progress import JobProgress
 from services.descheduler.migration.migration_state import SOFT_FIELDS, MigrationState
@@ -101,7 +100,7 @@ def _message(job: PodMigrationJob, pod: Pod) -> str:
 
 def _request(args: MigrationArgs, job: PodMigrationJob, pod: Pod, destination: str, now_ns: int) -> tuple[Draft, Draft]:
     """Returns the decision and the intent with its effect."""
-    options, owner = job.spec.delete_options, controller_of(pod)
+    options, owner = job.spec.delete_options, pod.metadata.controller
     grace_s = args.grace_period_s if options is None else options.grace_period_seconds
     method, reason, key, uid = method_of(job, pod, args.method), reason_of(job), pod.metadata.key, pod.metadata.uid
     decided = MigrationEvictionDecided(

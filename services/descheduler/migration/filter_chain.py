@@ -6,7 +6,7 @@ Source: spec/descheduler.md 3.5, 4.1.
 
 from typing import NamedTuple
 
-from services.descheduler.migration.cluster_facts import ClusterFacts, controller_of
+from services.descheduler.migration.cluster_facts import ClusterFacts
 from services.descheduler.migration.eviction_checks import protection
 from services.descheduler.migration.eviction_rules import EvictionRules
 from services.descheduler.migration.migration_limits import MigrationLimits, Reason, expected_replicas
@@ -54,7 +54,7 @@ class FilterChain(NamedTuple):
 
     def replicas(self, pod: Pod) -> Reason:
         """Returns why its workload has too few replicas."""
-        if controller_of(pod) is None:
+        if pod.metadata.controller is None:
             return ""
         return expected_replicas(pod, self.facts.workload(pod), self.rules)
 

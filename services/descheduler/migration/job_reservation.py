@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from services.descheduler.migration.cluster_facts import controller_of
 from services.descheduler.migration.pod_migration_job import DESTINATION, PodMigrationJob
 from shared.domain.reservation import ORDER
 from shared.kube.instants import duration_text
@@ -95,7 +94,7 @@ def owners_of(pod: Pod) -> list[Json]:
     if not pod.spec.node_name and scheduled is not None and scheduled.status == "False":
         named = {"kind": "Pod", "namespace": metadata.namespace, "name": metadata.name, "uid": metadata.uid}
         return [{"object": named}]
-    owner = controller_of(pod)
+    owner = pod.metadata.controller
     if owner is None:
         return []
     reference: Json = msgspec.to_builtins(owner)

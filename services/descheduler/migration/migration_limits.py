@@ -5,7 +5,7 @@ Source: spec/descheduler.md 3.6, 3.7; upstream pkg/descheduler/controllers/migra
 
 from collections.abc import Callable, Iterator, Mapping
 
-from services.descheduler.migration.cluster_facts import ClusterFacts, Workload, controller_of
+from services.descheduler.migration.cluster_facts import ClusterFacts, Workload
 from services.descheduler.migration.eviction_rules import EvictionRules
 from services.descheduler.migration.pod_migration_job import RUNNING, PodMigrationJob
 from services.descheduler.migration.workload_limits import workload_limit
@@ -75,7 +75,7 @@ class MigrationLimits:
 
     def per_workload(self, pod: Pod) -> Reason:
         """Compares the pods of the workload that move, and those that are unavailable or move."""
-        owner, rules = controller_of(pod), self._rules
+        owner, rules = pod.metadata.controller, self._rules
         if owner is None or not (rules.limits_migrating or rules.limits_unavailable):
             return ""
         workload, namespace = self._facts.workload(pod), pod.metadata.namespace
@@ -84,7 +84,7 @@ class MigrationLimits:
             for job in self._others(pod)
             if job.spec.pod_ref.namespace == namespace
             and (each := self._facts.pod(job.spec.pod_ref.key)) is not None
-            and (its := controller_of(each)) is not None
+            and (its := each.metadata.controller) is not None
             and its.uid == owner.uid
         }
         if rules.limits_migrating and moving:
@@ -116,7 +116,7 @@ class MigrationLimits:
 
 def expected_replicas(pod: Pod, workload: Workload, rules: EvictionRules) -> Reason:
     """Returns why a workload has too few pods for one to move: 1, or as many as its limits allow to move at once."""
-    if not rules.expects_replicas or controller_of(pod) is None:
+    if not rules.expects_replicas or pod.metadata.controller is None:
         return ""
     replicas = workload.replicas
     limits = workload_limit(replicas, rules.max_per_workload), workload_limit(replicas, rules.max_unavailable)

@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 from services.descheduler.framework.cycle_context import Filter
 from services.descheduler.load_aware.measured_node import PodOnNode
-from services.descheduler.migration.cluster_facts import controller_of
 from services.descheduler.migration.controller_args import MigrationArgs
 from services.descheduler.migration.decide_migration import Inputs, effective_facts
 from services.descheduler.migration.eviction_checks import protection
@@ -51,7 +50,7 @@ class CycleFilter:
             return found
         if is_forced(pod):
             return ""
-        owner, namespace, limits = controller_of(pod), metadata.namespace, chain.limits
+        owner, namespace, limits = pod.metadata.controller, metadata.namespace, chain.limits
         workload = (namespace, owner.uid if owner else "")
         return (
             protection(pod, chain.rules)

@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import field
 
-from shared.errors import KoordError
-from shared.kube.amounts_as_text import read_object
+from shared.kube.amounts_as_text import UnreadableObject, read_object
 from shared.kube.instants import BadTime, duration_ns, instant_ns
 from shared.kube.meta import KubeStruct, Metadata
 from shared.type_error_words import field_fault
@@ -174,16 +173,8 @@ class PodMigrationJob(KubeStruct, frozen=True):
         return EVICT_DIRECTLY if mode == EVICT_DIRECTLY else RESERVATION_FIRST
 
 
-class UnreadableJob(KoordError):
-    """An object that does not match the type of a PodMigrationJob.
-
-    Attributes:
-        fault: the field and what is wrong with it.
-    """
-
-    def __init__(self, fault: str) -> None:
-        super().__init__(f"the object cannot be read: {fault}; correct the field")
-        self.fault = fault
+class UnreadableJob(UnreadableObject):
+    """An object that does not match the type of a PodMigrationJob."""
 
 
 def read_job(body: Mapping[str, Any]) -> PodMigrationJob:

@@ -4,7 +4,7 @@ The buckets are computed from the evictions that the log records, under the argu
 and a changed limit counts at once. Source: spec/descheduler.md 3.9, 3.12.
 """
 
-from services.descheduler.migration.cluster_facts import ClusterFacts, controller_of
+from services.descheduler.migration.cluster_facts import ClusterFacts
 from services.descheduler.migration.controller_args import MigrationArgs
 from services.descheduler.migration.migration_state import MigrationState
 from services.descheduler.migration.object_limiter import (
@@ -44,7 +44,7 @@ class RateLimits:
 
     def object_exceeded(self, pod: Pod) -> str:
         """Returns which object of the pod has had too many evictions lately; empty for none."""
-        owner = controller_of(pod)
+        owner = pod.metadata.controller
         keys = {WORKLOAD: "" if owner is None else owner.uid, NAMESPACE: pod.metadata.namespace}
         for kind in self._args.object_limiters:
             instants = self._instants.get((kind, keys[kind]), ())

@@ -22,12 +22,9 @@ from shared.domain.pod_requests import pod_requests
 from shared.domain.priority import Priority, priority
 from shared.kube.instants import BadTime, instant_ns
 from shared.kube.json_text import read_json
-from shared.kube.node import Node, NodeMetric, ResourceMap
+from shared.kube.node import RAW_ALLOCATABLE, Node, NodeMetric, ResourceMap
 from shared.kube.pod import Pod
 from shared.kube.quantity import BadQuantity, amount, amounts, nanos
-
-RAW_ALLOCATABLE = "node.koordinator.sh/raw-allocatable"
-"""Annotation with the allocatable amounts of a node before they were amplified."""
 
 _ENDED = ("Succeeded", "Failed")
 _ENCODER = msgspec.json.Encoder(order="sorted")

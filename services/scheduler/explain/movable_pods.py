@@ -7,10 +7,8 @@ from services.scheduler.state.packed_controllers import unpacked
 from services.scheduler.state.pod_attempts_and_refusals import NO_DECISIONS
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.scheduler_state import SchedulerState
+from shared.domain.priority import SYSTEM_CRITICAL
 from shared.kube.system_annotations import RESERVATION_ALLOCATED
-
-CRITICAL_PRIORITY = 2_000_000_000
-"""Of `system-cluster-critical`, the lowest of the critical ones."""
 
 _OF_THE_NODE = frozenset(("DaemonSet", "Node"))
 
@@ -21,7 +19,7 @@ def is_movable(view: SchedulerState, pod: PodRecord) -> bool:
     Pods of gangs move as a whole or not at all, and the capacity of a Reservation does not move with its pod.
     """
     pod_class = pod.pod_class
-    if pod_class is None or pod_class.fault or pod.ended or pod.deleting or pod_class.priority >= CRITICAL_PRIORITY:
+    if pod_class is None or pod_class.fault or pod.ended or pod.deleting or pod_class.priority >= SYSTEM_CRITICAL:
         return False
     if pod_class.pod.spec.local_storage:
         return False

@@ -32,7 +32,7 @@ class PodTemplate(NamedTuple):
 def pod_template(pod: Pod) -> PodTemplate:
     """Returns the template of a pod."""
     labels = pod.metadata.labels or {}
-    owner = next((each for each in pod.metadata.owner_references if each.controller), None)
+    owner = pod.metadata.controller
     kind, name = (owner.kind, owner.name) if owner else ("", "")
     suffix = f"-{labels.get(TEMPLATE_HASH, '')}"
     if kind == "ReplicaSet" and len(suffix) > 1 and name.endswith(suffix):

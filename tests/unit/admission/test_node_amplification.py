@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
-from shared.admission.node_amplification import RATIO, RAW, amplified
+from shared.admission.node_amplification import RATIO, amplified
 from shared.admission.rejection import AdmissionRejected
+from shared.kube.node import RAW_ALLOCATABLE
 
 
 def node(cpu: str | None = "8", *, ratio: str | None = None, raw: str | None = None) -> dict[str, Any]:
-    annotations = {name: text for name, text in ((RATIO, ratio), (RAW, raw)) if text is not None}
+    annotations = {name: text for name, text in ((RATIO, ratio), (RAW_ALLOCATABLE, raw)) if text is not None}
     status = {"allocatable": {"cpu": cpu, "memory": "32Gi"}} if cpu else {}
     return {"metadata": {"name": "n", "annotations": annotations}, "status": status}
 
@@ -17,7 +18,7 @@ def node(cpu: str | None = "8", *, ratio: str | None = None, raw: str | None = N
 def test_the_first_update_keeps_the_kubelets_amounts_and_multiplies_them() -> None:
     found = amplified(node(ratio='{"cpu":1.5}'), node())
     assert found["status"]["allocatable"] == {"cpu": "12", "memory": "32Gi"}
-    assert found["metadata"]["annotations"][RAW] == '{"cpu":"8","memory":"32Gi"}'
+    assert found["metadata"]["annotations"][RAW_ALLOCATABLE] == '{"cpu":"8","memory":"32Gi"}'
 
 
 def test_new_amounts_of_the_kubelet_replace_the_kept_ones() -> None:
@@ -28,8 +29,8 @@ def test_new_amounts_of_the_kubelet_replace_the_kept_ones() -> None:
 
 
 def test_without_a_ratio_no_amounts_are_kept_and_a_ratio_of_one_changes_nothing() -> None:
-    assert RAW not in amplified(node(raw='{"cpu":"8"}'), node())["metadata"]["annotations"]
-    assert RAW not in amplified(node(ratio="", raw='{"cpu":"8"}'), node())["metadata"]["annotations"]
+    assert RAW_ALLOCATABLE not in amplified(node(raw='{"cpu":"8"}'), node())["metadata"]["annotations"]
+    assert RAW_ALLOCATABLE not in amplified(node(ratio="", raw='{"cpu":"8"}'), node())["metadata"]["annotations"]
     assert amplified(node(ratio='{"cpu":1,"memory":0.5}'), node())["status"]["allocatable"] == {
         "cpu": "8",
         "memory": "32Gi",

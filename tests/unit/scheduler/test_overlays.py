@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from services.scheduler.cache.tie_break import name_hash
 from services.scheduler.cycle.evaluation import ClassEvaluation
 from services.scheduler.cycle.transaction import CycleTransaction, UnknownResource
-from services.scheduler.plugins.load_aware_scheduling.pod_estimate import RAW_ALLOCATABLE_ANNOTATION
 from services.scheduler.state.pod_scheduling_record import PodRecord
-from shared.kube.node import Node
+from shared.kube.node import RAW_ALLOCATABLE, Node
 from shared.kube.pod import Pod
 from shared.kube.quantity import amount, nanos
 from tests.support.hypothesis_examples import examples
@@ -166,7 +165,7 @@ def test_load_is_compared_with_the_capacity_of_the_overlay_unless_the_node_has_a
 ) -> None:
     world = World()
     use(world, thresholds(45, 95))
-    annotations = {RAW_ALLOCATABLE_ANNOTATION: '{"cpu": "4"}'} if raw else {}
+    annotations = {RAW_ALLOCATABLE: '{"cpu": "4"}'} if raw else {}
     world.add_node(node("a", cpu="4", annotations=annotations))
     world.report(metric("a", cpu="2000m", memory=str(GIB)))
     world.add_pod(pod("p", cpu="500m"))

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 
 from cli.parity.runners.webhook.recorded_handlers import Given, handlers_of, request_of
-from shared.admission.node_amplification import RAW
 from shared.admission.pod.pod_json import annotations_of
 from shared.admission.rejection import AdmissionRejected
+from shared.kube.node import RAW_ALLOCATABLE
 from shared.kube.quantity import amount, nanos
 
 
@@ -24,7 +24,7 @@ def _node_step(step: Given) -> dict[str, Any]:
         after = handlers_of(step).mutate_node_status(request_of(step, node, step.get("oldNode"))) or node
     except AdmissionRejected:
         return {"error": True}
-    kept = annotations_of(after).get(RAW)
+    kept = annotations_of(after).get(RAW_ALLOCATABLE)
     raw = None if kept is None else msgspec.json.decode(kept)
     return {
         "error": False,

@@ -18,11 +18,9 @@ from services.scheduler.state.ignored_pod_settings import ESTIMATED_FACTORS
 from services.scheduler.state.strict_annotation_parsing import read_amounts, read_counts
 from shared.domain.pod_requests import Nanos, PodAmounts, read_pod_amounts
 from shared.domain.priority import Priority, priority, resource_of
-from shared.kube.node import Node
+from shared.kube.node import RAW_ALLOCATABLE, Node
 from shared.kube.pod import Pod
 from shared.kube.quantity import amount, amounts
-
-RAW_ALLOCATABLE_ANNOTATION = "node.koordinator.sh/raw-allocatable"
 
 _CPU_DEFAULT_MILLI = 250
 _MEMORY_DEFAULT = 200 << 20
@@ -71,7 +69,7 @@ def estimate_node(node: Node) -> dict[str, int]:
 
 def raw_amounts(node: Node) -> dict[str, int]:
     """The amounts of an amplified node before its amplification, which take precedence over allocatable."""
-    return read_amounts((node.metadata.annotations or {}).get(RAW_ALLOCATABLE_ANNOTATION))
+    return read_amounts((node.metadata.annotations or {}).get(RAW_ALLOCATABLE))
 
 
 def _estimate(class_: Priority, resource: str, factor: int, requests: Nanos, limits: Nanos) -> int:
