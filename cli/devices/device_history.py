@@ -25,13 +25,13 @@ from shared.events.devices import (
 )
 from shared.kube.amounts_as_text import read_object
 from shared.kube.device import Device, DeviceInfo
+from shared.kube.pod import ENDED_PHASES
 from shared.kube.quantity import BadQuantity, amounts
 from shared.kube.resource_names import DEVICES
 from shared.kube.system_annotations import DEVICE_ALLOCATED
 from shared.log.codec import Codec
 from shared.log.reader import LogReader, read_record, recorded
 
-_ENDED = ("Succeeded", "Failed")
 _FIELDS = tuple(field.name for field in msgspec.structs.fields(DeviceFound))
 
 
@@ -256,7 +256,11 @@ async def _end_of(log: LogReader, bound: PodBound) -> int:
         event = codec.one(row.type, row.data)
         if isinstance(event, PodDeleted) and event.pod_uid == bound.pod_uid:
             return recorded(row, event).at_ns
-        if isinstance(event, PodObserved) and event.pod_uid == bound.pod_uid and event.object.status.phase in _ENDED:
+        if (
+            isinstance(event, PodObserved)
+            and event.pod_uid == bound.pod_uid
+            and event.object.status.phase in ENDED_PHASES
+        ):
             return recorded(row, event).at_ns
     return 0
 

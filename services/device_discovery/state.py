@@ -31,7 +31,7 @@ from shared.events.devices import (
 )
 from shared.events.intents import ObjectDesired
 from shared.kube.allocated_devices import read_allocated_devices
-from shared.kube.pod import Pod
+from shared.kube.pod import ENDED_PHASES, Pod
 from shared.kube.resource_names import DEVICES
 from shared.kube.system_annotations import DEVICE_ALLOCATED
 
@@ -46,7 +46,6 @@ FOLDED: dict[str, tuple[type[Event], ...]] = {
 DeviceEvent = DeviceAppeared | DeviceHealthChanged | DeviceChanged | DeviceDisappeared
 
 _OVERCOMMITTED = ("kubernetes.io/batch-", "kubernetes.io/mid-")
-_ENDED = frozenset(("Succeeded", "Failed"))
 
 
 class DeviceEntry(NamedTuple):
@@ -136,7 +135,7 @@ class DiscoveryState(OwnDesiredStates):
                     is_there = uid in self.pods and self.pods[uid].is_there
                     self._set_pod(uid, PodDevices(pod, node, devices, is_there, record.seq))
             case PodObserved(pod=key, pod_uid=uid, object=pod):
-                if pod.status.phase in _ENDED:
+                if pod.status.phase in ENDED_PHASES:
                     self._remove_pod(uid)
                 elif (uid not in self.pods or not self.pods[uid].is_there) and requests_devices(pod):
                     self._set_pod(uid, self.pods.get(uid, PodDevices(key))._replace(is_there=True))

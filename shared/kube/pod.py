@@ -11,6 +11,9 @@ from shared.kube.selectors import LabelSelector, NodeSelectorTerm
 
 Quantities = dict[str, str]
 
+ENDED_PHASES = frozenset(("Succeeded", "Failed"))
+"""Phases of a pod that never runs again."""
+
 
 class ResourceRequirements(KubeStruct, frozen=True):
     """`resources` of a container or of a whole pod."""

@@ -15,12 +15,11 @@ from shared.errors import KoordError
 from shared.kube.instants import BadTime, instant_ns
 from shared.kube.json_text import read_json
 from shared.kube.node import RAW_ALLOCATABLE, Node
-from shared.kube.pod import Pod
+from shared.kube.pod import ENDED_PHASES, Pod
 from shared.kube.quantity import NANO, BadQuantity, nanos
 from shared.prediction.usage_models import SYSTEM, Model, PredictionSettings, item_key
 
 _PROD = (Priority.PROD.value, Priority.NONE.value)
-_ENDED = frozenset({"Succeeded", "Failed"})
 
 ModelOf = Callable[[str], Model | None]
 
@@ -65,7 +64,7 @@ class PodPeaks:
         if _age_ns(pod, self._now_ns) <= self._settings.cold_start_ns:
             self._unpredicted = self._unpredicted.plus(request)
             return
-        if pod.metadata.deletion_timestamp or pod.status.phase in _ENDED:
+        if pod.metadata.deletion_timestamp or pod.status.phase in ENDED_PHASES:
             return
         model = self._models(uid)
         if model is None:
@@ -93,7 +92,7 @@ class ClassPeaks:
 
     def add(self, pod: Pod) -> None:
         """Adds a pod."""
-        if priority(pod).value not in _PROD or pod.metadata.deletion_timestamp or pod.status.phase in _ENDED:
+        if priority(pod).value not in _PROD or pod.metadata.deletion_timestamp or pod.status.phase in ENDED_PHASES:
             return
         self._request = self._request.plus(_request(pod))
 

@@ -14,13 +14,13 @@ from shared.domain.reservation import RESTRICTED, pre_allocated_pods
 from shared.events.cluster import DesiredStateRejected
 from shared.events.scheduling import PlacementReleased, PlacementReserved, PodPlaced
 from shared.kube import resource_names
+from shared.kube.pod import ENDED_PHASES
 from shared.kube.quantity import nanos
 from shared.kube.system_annotations import RESERVATION_ALLOCATED
 
 _RESERVED, _RELEASED, _REJECTED, _PLACED = (
     kind.type_name() for kind in (PlacementReserved, PlacementReleased, DesiredStateRejected, PodPlaced)
 )
-ENDED = ("Succeeded", "Failed")
 KINDS = ("cpu", "memory")
 
 
@@ -120,7 +120,7 @@ class HeldCapacity:
 
     def changed(self, after: Body) -> None:
         """Checks the node on which a Reservation holds capacity."""
-        if after.get("status", {}).get("nodeName") and after["status"].get("phase") not in ENDED:
+        if after.get("status", {}).get("nodeName") and after["status"].get("phase") not in ENDED_PHASES:
             self._check_node(after["status"]["nodeName"])
 
     def on(self, node: str) -> list[Held]:
@@ -155,7 +155,7 @@ class HeldCapacity:
     def _node_of(self, body: Body) -> str:
         """Returns the node on which a Reservation holds capacity; empty for none."""
         placed, status = self._nodes.get(body["metadata"]["uid"]), body.get("status", {})
-        if placed == "" or status.get("phase") in ENDED:
+        if placed == "" or status.get("phase") in ENDED_PHASES:
             return ""
         return status.get("nodeName") or placed or ""
 

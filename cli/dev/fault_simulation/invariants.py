@@ -13,7 +13,7 @@ import msgspec
 
 from cli.dev.fault_simulation.card_invariant import CardInvariant
 from cli.dev.fault_simulation.gang_invariant import GangInvariant
-from cli.dev.fault_simulation.held_capacity import ENDED, KINDS, HeldCapacity, requested
+from cli.dev.fault_simulation.held_capacity import KINDS, HeldCapacity, requested
 from cli.dev.fault_simulation.memory_api import ApiServer, Body
 from cli.dev.fault_simulation.memory_log import BEGINS_US, Row
 from cli.dev.fault_simulation.plan import ENDS_S
@@ -35,6 +35,7 @@ from shared.events.log import CarriedForward
 from shared.events.scheduling import PodPlaced
 from shared.kube import resource_names
 from shared.kube.elastic_quota import QUOTA_NAME
+from shared.kube.pod import ENDED_PHASES
 from shared.kube.quantity import nanos
 
 _PLACED = PodPlaced.type_name()
@@ -289,7 +290,7 @@ class Invariants:
 
     def live_pods(self) -> list[Body]:
         """Returns the server's pods that have not ended."""
-        return [pod for pod in self._api.objects["pods"].values() if pod["status"].get("phase") not in ENDED]
+        return [pod for pod in self._api.objects["pods"].values() if pod["status"].get("phase") not in ENDED_PHASES]
 
 
 def _recorded_s(row: Row) -> float:

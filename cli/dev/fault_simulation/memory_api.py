@@ -15,6 +15,7 @@ from cli.dev.fault_simulation.memory_watch import Change, Watch
 from cli.dev.fault_simulation.virtual_loop import Process
 from shared.kube import resource_names
 from shared.kube.instants import SECOND, instant_text
+from shared.kube.pod import ENDED_PHASES
 from shared.kube.strategic_merge import merged
 
 Body = dict[str, Any]
@@ -255,7 +256,7 @@ class ApiServer:
         """
         body = self._with_uid(resource, key, uid)
         bound = resource == "pods" and body["spec"].get("nodeName")
-        if not bound or body["status"].get("phase") in ("Succeeded", "Failed"):
+        if not bound or body["status"].get("phase") in ENDED_PHASES:
             self.remove(resource, key)
         elif not body["metadata"].get("deletionTimestamp"):
             self.put(resource, key, {**body, "metadata": {**body["metadata"], "deletionTimestamp": self._now_text()}})

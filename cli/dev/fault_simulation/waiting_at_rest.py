@@ -7,13 +7,14 @@ from typing import NamedTuple
 from cli.dev.fault_simulation.cluster_objects import Body
 from cli.dev.fault_simulation.gang_invariant import gang_of
 from cli.dev.fault_simulation.gangs_and_reservations import MEMBERS, OWNER, OWNER_LABEL
-from cli.dev.fault_simulation.held_capacity import ENDED, KINDS, requested
+from cli.dev.fault_simulation.held_capacity import KINDS, requested
 from cli.dev.fault_simulation.volumes import LOCAL, USES_VOLUME, claims_of, node_of
 from cli.dev.fault_simulation.world import World
 from services.scheduler.queue.retries import LONGEST_BACKOFF_S, backoff_ends_ns
 from shared.kube import resource_names
 from shared.kube.elastic_quota import QUOTA_NAME
 from shared.kube.instants import SECOND, duration_ns, instant_ns
+from shared.kube.pod import ENDED_PHASES
 from shared.kube.quantity import nanos
 from shared.kube.storage import SELECTED_NODE
 
@@ -108,7 +109,7 @@ def _reservations(world: World, free: _Free) -> Iterator[Wait]:
         status = body.get("status", {})
         if status.get("nodeName"):
             expires_ns = instant_ns(body["metadata"]["creationTimestamp"]) + duration_ns(body["spec"]["ttl"])
-            if status["phase"] not in ENDED and now_ns > expires_ns + EXPIRES_WITHIN_NS:
+            if status["phase"] not in ENDED_PHASES and now_ns > expires_ns + EXPIRES_WITHIN_NS:
                 yield Wait(
                     f"{name} is {status['phase']}, {(now_ns - expires_ns) / SECOND:.1f} s after it has expired", 0
                 )

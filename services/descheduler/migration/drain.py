@@ -14,7 +14,6 @@ from services.descheduler.migration.cluster_facts import ClusterFacts
 from services.descheduler.migration.controller_args import MigrationArgs
 from services.descheduler.migration.eviction_rules import eviction_rules
 from services.descheduler.migration.filter_chain import FilterChain, filter_for_plugins
-from services.descheduler.migration.migration_limits import ENDED
 from services.descheduler.migration.migration_state import Drain, MigrationState
 from services.descheduler.migration.pod_migration_job import (
     CREATED_BY,
@@ -28,7 +27,7 @@ from shared.events import Draft
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.migration import DrainEnded
 from shared.kube.instants import duration_text
-from shared.kube.pod import Pod
+from shared.kube.pod import ENDED_PHASES, Pod
 from shared.kube.resource_names import CORDON, MIGRATION_JOBS
 
 TRIES = 3
@@ -61,7 +60,7 @@ def drain_plan(
 ) -> list[Planned]:
     """Returns what a drain does with each pod of a node, by name: those that it would move now, that wait, that stay."""
     chain = filter_for_plugins(facts, eviction_rules(args))
-    pods = (pod for pod in facts.pods_on(node) if pod.status.phase not in ENDED)
+    pods = (pod for pod in facts.pods_on(node) if pod.status.phase not in ENDED_PHASES)
     return [_planned(state, chain, limits, pod) for pod in pods]
 
 

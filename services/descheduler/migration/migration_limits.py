@@ -9,10 +9,7 @@ from services.descheduler.migration.cluster_facts import ClusterFacts, Workload
 from services.descheduler.migration.eviction_rules import EvictionRules
 from services.descheduler.migration.pod_migration_job import RUNNING, PodMigrationJob
 from services.descheduler.migration.workload_limits import workload_limit
-from shared.kube.pod import Pod
-
-ENDED = ("Succeeded", "Failed")
-"""Phases of a pod that never runs again."""
+from shared.kube.pod import ENDED_PHASES, Pod
 
 Reason = str
 """Why a pod may not move now, or is never moved, as a phrase; empty where it may."""
@@ -130,5 +127,5 @@ def expected_replicas(pod: Pod, workload: Workload, rules: EvictionRules) -> Rea
 def is_available(pod: Pod) -> bool:
     """Reports whether a pod is active and ready."""
     ready = pod.condition("Ready")
-    is_active = pod.status.phase not in ENDED and not pod.metadata.deletion_timestamp
+    is_active = pod.status.phase not in ENDED_PHASES and not pod.metadata.deletion_timestamp
     return is_active and ready is not None and ready.status == "True"

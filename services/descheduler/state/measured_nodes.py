@@ -23,10 +23,9 @@ from shared.domain.priority import Priority, priority
 from shared.kube.instants import BadTime, instant_ns
 from shared.kube.json_text import read_json
 from shared.kube.node import RAW_ALLOCATABLE, Node, NodeMetric, ResourceMap
-from shared.kube.pod import Pod
+from shared.kube.pod import ENDED_PHASES, Pod
 from shared.kube.quantity import BadQuantity, amount, amounts, nanos
 
-_ENDED = ("Succeeded", "Failed")
 _ENCODER = msgspec.json.Encoder(order="sorted")
 
 
@@ -84,7 +83,7 @@ def measured_node(node: Node, pods: Iterable[Pod], metric: NodeMetric | None) ->
     """Returns a node with the report of a NodeMetric object; of its pods those that have not ended."""
     status = metric.status if metric else None
     part = status.node_metric if status else None
-    there = pods_of_node(pod_on_node(pod) for pod in pods if pod.status.phase not in _ENDED)
+    there = pods_of_node(pod_on_node(pod) for pod in pods if pod.status.phase not in ENDED_PHASES)
     both = capacity_of(node), allocatable_of(node)
     if status is None or part is None:
         return measured(node, both, there, NO_AMOUNTS, {}, None)

@@ -18,7 +18,7 @@ from shared.events.cluster import (
 )
 from shared.events.metrics import NodeReported, NodeReportsExpired
 from shared.kube.node import Node
-from shared.kube.pod import Pod, PodSpec
+from shared.kube.pod import ENDED_PHASES, Pod, PodSpec
 
 SPARE_SPECS = 1000
 """Specs without pods are dropped when there are more of them than pods plus this."""
@@ -94,15 +94,9 @@ class ObservedCluster:
     def pods_on(self, node: str) -> list[Pod]:
         """Returns the pods on a node that have not ended, by namespace and name."""
         pods = [self.pods[uid] for uid in self._by_node.get(node, ())]
-        live = [pod for pod in pods if pod.status.phase not in ("Succeeded", "Failed")]
+        live = [pod for pod in pods if pod.status.phase not in ENDED_PHASES]
         live.sort(key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
         return live
-
-    def all_pods_on(self, node: str) -> list[Pod]:
-        """Returns all pods on a node, those that ended included, by namespace and name."""
-        pods = [self.pods[uid] for uid in self._by_node.get(node, ())]
-        pods.sort(key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
-        return pods
 
     def stored(self) -> "StoredCluster":
         """Returns the stored form."""

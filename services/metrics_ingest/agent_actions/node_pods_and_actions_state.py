@@ -30,7 +30,7 @@ from shared.events.nodes import (
 )
 from shared.kube.kept_annotations import MIRROR
 from shared.kube.node import Node
-from shared.kube.pod import Pod
+from shared.kube.pod import ENDED_PHASES, Pod
 from shared.kube.resource_names import CLAIMS, NODE_TOPOLOGIES
 from shared.kube.system_annotations import with_allocations
 
@@ -52,8 +52,6 @@ FOLDED: dict[str, tuple[type[Event], ...]] = {
 NUMBERS_KEPT = 256
 """Numbers kept of one run of an agent, to recognise a repeated action. A number below the oldest kept counts as
 repeated."""
-
-_ENDED = frozenset(("Succeeded", "Failed"))
 
 
 class PodOnNode(NamedTuple):
@@ -169,7 +167,7 @@ class ActionIngestState:
         uid = (pod.metadata.annotations or {}).get(MIRROR) or api_uid
         if uid != api_uid:
             self.static[api_uid] = uid
-        if not pod.spec.node_name or pod.status.phase in _ENDED:
+        if not pod.spec.node_name or pod.status.phase in ENDED_PHASES:
             self._pod_removed(record, uid)
             return
         node = pod.spec.node_name

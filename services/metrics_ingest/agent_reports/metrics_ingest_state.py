@@ -31,7 +31,7 @@ from shared.events.metrics import NodeReported, NodeReportsExpired
 from shared.kube.instants import SECOND, BadTime, instant_ns
 from shared.kube.kept_annotations import MIRROR
 from shared.kube.node import NodeMetricSpec
-from shared.kube.pod import Pod
+from shared.kube.pod import ENDED_PHASES, Pod
 from shared.kube.resource_names import NODE_METRICS, NODE_SLOS
 
 FOLDED: dict[str, tuple[type[Event], ...]] = {
@@ -47,8 +47,6 @@ DEFAULT_MEMORY_POLICY = "usageWithoutPageCache"
 
 GONE_KEPT_NS = 300 * SECOND
 """Nanoseconds for which a removed pod is kept: reports about the time before may still be under way."""
-
-_ENDED = frozenset(("Succeeded", "Failed"))
 
 
 class PodOnNode(NamedTuple):
@@ -161,7 +159,7 @@ class ReportIngestState:
             self.static[api_uid] = uid
         if not pod.spec.node_name:
             return
-        if pod.status.phase in _ENDED:
+        if pod.status.phase in ENDED_PHASES:
             self._pod_removed(record, uid)
             return
         self.known_pods[uid] = PodOnNode(key, pod.spec.node_name, priority(pod).value, qos(pod).value)

@@ -2,11 +2,11 @@
 
 import msgspec
 
-from services.quota_ledger.pods.pod_request import ENDED, counted_request, is_preemptible
+from services.quota_ledger.pods.pod_request import counted_request, is_preemptible
 from shared.domain.gang import GangSettings, gang_of, settings_of_pod
 from shared.kube.elastic_quota import QUOTA_NAME
 from shared.kube.instants import SECOND, BadTime, instant_ns
-from shared.kube.pod import Pod
+from shared.kube.pod import ENDED_PHASES, Pod
 
 
 class ObservedPod(msgspec.Struct, frozen=True, eq=False, weakref=True, omit_defaults=True):
@@ -45,7 +45,7 @@ def observed_of(pod: Pod) -> ObservedPod:
         bound=bool(pod.spec.node_name),
         preemptible=is_preemptible(pod),
         priority=pod.spec.priority or 0,
-        ended=pod.status.phase in ENDED,
+        ended=pod.status.phase in ENDED_PHASES,
         terminating=metadata.deletion_timestamp is not None,
         gang=gang,
         gang_settings=settings_of_pod(gang, metadata.labels, metadata.annotations) if gang else None,

@@ -9,8 +9,6 @@ from shared.domain.pod_requests import pod_requests, whole
 from shared.kube.elastic_quota import PREEMPTIBLE, RENAMED
 from shared.kube.pod import Pod, PodStatus
 
-ENDED = ("Succeeded", "Failed")
-
 
 def counted_request(pod: Pod, *, overhead: bool = True) -> dict[str, int]:
     """Returns a pod's request by its spec; a resize in progress does not count.

@@ -35,7 +35,7 @@ from shared.events.scheduling import (
     PodUnschedulable,
 )
 from shared.kube.elastic_quota import QUOTA_NAME
-from shared.kube.pod import Pod
+from shared.kube.pod import ENDED_PHASES, Pod
 
 _DECIDED = frozenset(("placed", "reserved", "nominated", "unschedulable", "rejected", "suppressed"))
 """Statuses that an observation without a node does not change."""
@@ -118,7 +118,7 @@ class PodHistory:
 
     def _state_of(self, pod: Pod) -> str:
         """Sets the state that an observation shows; empty where it shows none that decisions did not make."""
-        if pod.status.phase in ("Succeeded", "Failed"):
+        if pod.status.phase in ENDED_PHASES:
             return self._settle("ended", f"it ended: {pod.status.phase}")
         if pod.metadata.deletion_timestamp is not None:
             return self._settle("gone", f"{text('Deleting', language=self._language)}")

@@ -13,7 +13,7 @@ from shared.events.cluster import InitialListCompleted, NodeDeleted, NodeObserve
 from shared.events.log import WriterStarted
 from shared.events.scheduling import PlacementCompared
 from shared.kube.node import Node
-from shared.kube.pod import Pod
+from shared.kube.pod import ENDED_PHASES, Pod
 from shared.kube.quantity import BadQuantity, amount, nanos
 
 BOUND_BEFORE = "BoundBefore"
@@ -87,7 +87,7 @@ class ShadowHistory:
         return {
             uid: (pod.spec.node_name, _request(pod))
             for uid, pod in self.pods.items()
-            if pod.spec.node_name and pod.status.phase not in ("Succeeded", "Failed")
+            if pod.spec.node_name and pod.status.phase not in ENDED_PHASES
         }
 
     def allocatable(self) -> dict[str, dict[str, int]]:

@@ -61,12 +61,11 @@ from shared.events.log import WriterStarted
 from shared.events.metrics import NodeReported, NodeReportsExpired
 from shared.kube.elastic_quota import RESOURCES as QUOTAS
 from shared.kube.gpu_templates import CONFIG_MAP as GPU_TEMPLATES
-from shared.kube.pod import Pod
+from shared.kube.pod import ENDED_PHASES, Pod
 
 CONFIG_KEY = "koord-scheduler-config"
 """Data key of CONFIG_MAP. In a ConfigMap with a single key, that key counts whatever its name."""
 
-_ENDED = frozenset(("Succeeded", "Failed"))
 _SPECIAL = frozenset((*gang.LABELS, OPERATING_MODE))
 """Labels of pods that are in a gang or stand for a Reservation; annotations put pods into gangs as well."""
 _MAX_UNREAD_PODS = 16_384
@@ -118,7 +117,7 @@ class ClusterFold(SchedulerStateFields):
             pod_record = self.pods[uid] = PodRecord(uid)
         spec = pod.spec
         node = spec.node_name
-        ended = pod.status.phase in _ENDED
+        ended = pod.status.phase in ENDED_PHASES
         if not pod_record.observation:
             pod_record.observation = first_observation(record.seq)
             self.awaited.pop(uid, None)

@@ -31,13 +31,13 @@ from services.simulator.api.resource_kinds import (
     PRIORITY_CLASSES,
     Resource,
 )
-from services.simulator.kubelet.pod_lifecycle import ENDED, PodTimings, second_text, with_condition
+from services.simulator.kubelet.pod_lifecycle import PodTimings, second_text, with_condition
 from services.simulator.state import Object, SimulatorState, uid_of
 from shared.events import Cause, Draft, Event
 from shared.kube.instants import SECOND
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeMetric, NodeMetricSpec, NodeMetricStatus
-from shared.kube.pod import Pod, PodCondition
+from shared.kube.pod import ENDED_PHASES, Pod, PodCondition
 
 SCHEDULED = PodCondition(type="PodScheduled", status="True")
 
@@ -179,7 +179,7 @@ class ApiTransaction:
             pod = replace(pod, status=replace(pod.status, conditions=conditions))
         key = pod.metadata.key
         delay_s = self._timings.stop_delay_s if grace_s is None else min(grace_s, self._timings.stop_delay_s)
-        if not pod.spec.node_name or pod.status.phase in ENDED or not delay_s:
+        if not pod.spec.node_name or pod.status.phase in ENDED_PHASES or not delay_s:
             self.remove(PODS.name, key)
         elif pod.metadata.deletion_timestamp is None:
             until = second_text(self.now_ns + int(delay_s * SECOND))

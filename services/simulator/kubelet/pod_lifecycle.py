@@ -9,12 +9,10 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from shared.kube.instants import SECOND, BadTime, duration_ns, instant_ns, instant_text
-from shared.kube.pod import Pod, PodCondition
+from shared.kube.pod import ENDED_PHASES, Pod, PodCondition
 
 RUNS_FOR = "simulator.koordinator.sh/runs-for"
 """Annotation of a pod: how long it runs before it has Succeeded, as a Go duration; without it the pod runs for ever."""
-
-ENDED = ("Succeeded", "Failed")
 
 
 class PodTimings(NamedTuple):
@@ -35,7 +33,7 @@ def next_change_ns(pod: Pod, timings: PodTimings) -> int | None:
     if pod.metadata.deletion_timestamp:
         return instant_ns(pod.metadata.deletion_timestamp)
     phase = pod.status.phase
-    if phase in ENDED:
+    if phase in ENDED_PHASES:
         return _after(_ended_at(pod), timings.keep_ended_s) if timings.keep_ended_s else None
     if not pod.spec.node_name:
         return None
@@ -47,7 +45,7 @@ def next_change_ns(pod: Pod, timings: PodTimings) -> int | None:
 
 def next_pod(pod: Pod, now_ns: int) -> Pod | None:
     """Returns the pod after its next change; None when that is its removal."""
-    if pod.metadata.deletion_timestamp or pod.status.phase in ENDED:
+    if pod.metadata.deletion_timestamp or pod.status.phase in ENDED_PHASES:
         return None
     return ended(pod, now_ns) if pod.status.phase == "Running" else started(pod, now_ns)
 

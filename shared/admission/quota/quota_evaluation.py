@@ -18,6 +18,7 @@ from shared.domain.amounts import Amounts, add, exceeding, mask, nonzero
 from shared.domain.pod_requests import pod_requests, whole
 from shared.kube.elastic_quota import DEFAULT, ROOT, SYSTEM, BadResourceList, resource_list, spec_amounts
 from shared.kube.instants import SECOND, instant_ns
+from shared.kube.pod import ENDED_PHASES
 from shared.kube.quantity import BadQuantity
 from shared.kube.quantity_text import amount_text
 
@@ -106,7 +107,7 @@ def again(quota: Raw, added: Amounts) -> Amounts | None:
 def requests_of(pod: Raw, counted: Mapping[str, int], now_ns: int) -> Amounts:
     """Returns a pod's requests in these resources, overhead included; nothing after its end or its deadline."""
     typed = pod_of(pod)
-    if typed.status.phase in ("Succeeded", "Failed") or _is_overdue(pod, now_ns):
+    if typed.status.phase in ENDED_PHASES or _is_overdue(pod, now_ns):
         return {}
     return nonzero(mask(whole(pod_requests(typed)), counted))
 

@@ -13,7 +13,7 @@ from services.scheduler.state.pod_scheduling_record import PodRecord
 from shared.events import Cause, Event
 from shared.events.cluster import BindRejected, ObjectDeleted, PodDeleted
 from shared.events.scheduling import CycleDecided, PlacementReleased, PlacementReserved, PodOutcome, PodPlaced
-from shared.kube.pod import Pod
+from shared.kube.pod import ENDED_PHASES, Pod
 from shared.kube.resource_names import POD_GROUPS
 
 NAME = "Coscheduling"
@@ -43,7 +43,7 @@ class GangWorld:
         self._reported: dict[str, RecordedGang] = {}
 
     def _change(self, pod: Pod) -> None:
-        has_ended = pod.status.phase in ("Succeeded", "Failed")
+        has_ended = pod.status.phase in ENDED_PHASES
         if has_ended and pod.metadata.key in self._pods and Quirk.ENDED_MEMBER in self._quirks:
             return
         self._observe(pod)

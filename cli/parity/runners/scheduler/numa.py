@@ -36,11 +36,10 @@ from services.scheduler.plugins.node_numa_resource.topology_manager import numas
 from services.scheduler.plugins.registry import text
 from shared.domain.cpu_set import cpu_list
 from shared.events.scheduling import PodPlaced
-from shared.kube.pod import Pod
+from shared.kube.pod import ENDED_PHASES, Pod
 from shared.kube.resource_names import NODE_TOPOLOGIES
 from shared.kube.system_annotations import RESOURCE_STATUS
 
-_ENDED = ("Succeeded", "Failed")
 _SUCCESS = {"code": "Success"}
 
 
@@ -72,7 +71,7 @@ class NumaCluster(Cluster):
         self._name: str = given["node"]["metadata"]["name"]
         self._now_ns = 0
         for pod in msgspec.convert(given.get("runningPods", []), list[Pod]):
-            self.observe_pod(_without_allocation(pod) if pod.status.phase in _ENDED else pod, self._tick())
+            self.observe_pod(_without_allocation(pod) if pod.status.phase in ENDED_PHASES else pod, self._tick())
 
     @property
     def node(self) -> NumaNode:

@@ -7,9 +7,9 @@ import msgspec
 
 from cli.parity.upstream.quota.pod_events import Booked
 from cli.parity.upstream.quota.quota_books import PodVersion, QuotaBooks, Raw
-from services.quota_ledger.pods.pod_request import ENDED, is_preemptible
+from services.quota_ledger.pods.pod_request import is_preemptible
 from shared.domain.amounts import Amounts, negated
-from shared.kube.pod import Pod
+from shared.kube.pod import ENDED_PHASES, Pod
 
 
 class Place(NamedTuple):
@@ -89,7 +89,7 @@ class ImmediatePods:
                 self._places[key] = after
 
     def _place(self, key: str) -> Place | None:
-        if key not in self._pods or (pod := self._pods[key].pod).status.phase in ENDED:
+        if key not in self._pods or (pod := self._pods[key].pod).status.phase in ENDED_PHASES:
             return None
         quota, tree = self._quotas.resolve(pod)
         if tree not in self._quotas.trees or quota not in self._quotas.trees[tree].quotas:

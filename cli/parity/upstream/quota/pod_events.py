@@ -6,10 +6,10 @@ import msgspec
 
 from cli.parity.upstream.quota.quirks import Quirk
 from cli.parity.upstream.quota.quota_books import PodVersion, QuotaBooks, Raw
-from services.quota_ledger.pods.pod_request import ENDED, is_preemptible
+from services.quota_ledger.pods.pod_request import is_preemptible
 from shared.domain.amounts import Amounts, negated, sub
 from shared.kube.elastic_quota import DEFAULT
-from shared.kube.pod import Pod
+from shared.kube.pod import ENDED_PHASES, Pod
 
 
 class Booked:
@@ -146,7 +146,7 @@ class EventPods:
         return self._quotas.counted(quota, tree, pod) if Quirk.CURRENT_MASK in self._quirks else booked.vector
 
     def _is_left_out(self, version: PodVersion) -> bool:
-        has_ended = version.pod.status.phase in ENDED and Quirk.COUNTS_ENDED not in self._quirks
+        has_ended = version.pod.status.phase in ENDED_PHASES and Quirk.COUNTS_ENDED not in self._quirks
         return has_ended or version.ignored
 
     def _request(self, quota: str, tree: str, pod: Pod, vector: Amounts) -> None:
@@ -158,4 +158,4 @@ class EventPods:
 
 def runs(pod: Pod) -> bool:
     """Returns whether a pod is on a node and has not ended."""
-    return bool(pod.spec.node_name) and pod.status.phase not in ENDED
+    return bool(pod.spec.node_name) and pod.status.phase not in ENDED_PHASES
