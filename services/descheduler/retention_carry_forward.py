@@ -5,7 +5,6 @@ passed arbitration and have not ended, and newest desired states.
 from collections.abc import Hashable
 
 from services.descheduler.state.descheduler_state import DeschedulerState
-from shared.domain.own_desired_states import object_key
 from shared.events import RecordedEvent
 from shared.events.descheduling import (
     AnomaliesObserved,
@@ -49,12 +48,8 @@ def holds(state: DeschedulerState, _: Kept) -> Holds:
                 return case in state.cases.cases and state.cases.cases[case].closed is not None
             case DeschedulingCycled(cycle=cycle):
                 return cycle == state.cycle
-            case FieldsDesired(resource=resource, name=name, fields=fields, patch=value):
-                found = state.desired_fields.get(object_key(resource, name), {}).get(fields)
-                return found is not None and found.value == value
-            case ObjectDesired(resource=resource, name=name, body=body):
-                found = state.desired_fields.get(object_key(resource, name), {}).get("")
-                return found is not None and found.value == body
+            case FieldsDesired() | ObjectDesired() as event:
+                return state.is_newest(event)
             case MigrationArbitrated(job_uid=uid):
                 return uid in state.migration.passed
             case ConfigApplied(digest=digest):

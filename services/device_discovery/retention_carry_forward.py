@@ -8,7 +8,6 @@ from collections.abc import Hashable
 
 from services.device_discovery.state import DeviceEvent, DiscoveryState, entry_of
 from shared.agents.device_inventory import device_key
-from shared.domain.own_desired_states import object_key
 from shared.events import RecordedEvent
 from shared.events.base import without_basis
 from shared.events.devices import (
@@ -51,9 +50,8 @@ def holds(state: DiscoveryState, _: Kept) -> Holds:
                 return _is_entry(state, record.event)
             case NodeDevicesReported(node=node) as event:
                 return state.reported.get(node) == without_basis(event)
-            case ObjectDesired(resource=resource, name=name, body=body):
-                found = state.desired_fields.get(object_key(resource, name), {}).get("")
-                return found is not None and found.value == body
+            case ObjectDesired() as event:
+                return state.is_newest(event)
         return True
 
     return still_holds

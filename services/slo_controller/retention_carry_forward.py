@@ -5,7 +5,6 @@ configuration.
 from collections.abc import Hashable
 
 from services.slo_controller.state.slo_state import SloState
-from shared.domain.own_desired_states import object_key
 from shared.events import RecordedEvent
 from shared.events.base import without_basis
 from shared.events.intents import FieldsDesired, ObjectDesired
@@ -51,12 +50,8 @@ def holds(state: SloState, _: Kept) -> Holds:
                 return state.ignored.get(node) == without_basis(event)
             case RecommendationUpdated(name=name) as event:
                 return state.recommended.get(name) == without_basis(event)
-            case FieldsDesired(resource=resource, name=name, fields=fields, patch=value):
-                found = state.desired_fields.get(object_key(resource, name), {}).get(fields)
-                return found is not None and found.value == value
-            case ObjectDesired(resource=resource, name=name, body=body):
-                found = state.desired_fields.get(object_key(resource, name), {}).get("")
-                return found is not None and found.value == body
+            case FieldsDesired() | ObjectDesired() as event:
+                return state.is_newest(event)
             case OvercommitmentFrozen():
                 return state.frozen
             case ConfigApplied(digest=digest):

@@ -50,6 +50,12 @@ class OwnDesiredStates:
         newest = self.desired_fields.get(key, {}).get(fields)
         return None if newest is None or self.deleted_at.get(key, (0,))[-1] > newest.seen else newest.value
 
+    def is_newest(self, event: FieldsDesired | ObjectDesired) -> bool:
+        """Reports whether an event has the newest value that was decided of its field group, as retention keeps it."""
+        fields, value = (event.fields, event.patch) if isinstance(event, FieldsDesired) else ("", event.body)
+        found = self.desired_fields.get(object_key(event.resource, event.name), {}).get(fields)
+        return found is not None and found.value == value
+
     def _fold_desired(self, event: Event) -> None:
         """Folds an event of the own context: the positions that its append rests on, then what it desires."""
         if event.seen:

@@ -1,5 +1,6 @@
 """The State of the descheduler is a function of its positions: in any interleaving of the contexts, and from a snapshot."""
 
+from itertools import chain
 from random import Random
 
 from hypothesis import given, settings
@@ -9,6 +10,7 @@ from services.descheduler.service import SERVICE
 from services.descheduler.state.descheduler_state import DeschedulerState
 from shared.events import RecordedEvent
 from tests.support.hypothesis_examples import examples
+from tests.support.interleavings import interleaved
 from tests.unit.descheduler.small_cluster import SmallCluster
 
 NODES = ("a", "b", "c")
@@ -65,12 +67,8 @@ def test_every_interleaving_ends_in_the_same_state(seed: int) -> None:
     random = Random(seed)
     cluster = history(random)
     state = DeschedulerState()
-    left = {context: list(records) for context, records in cluster.records.items()}
-    while left:
-        context = random.choice(sorted(left))
-        state.apply(left[context].pop(0))
-        if not left[context]:
-            del left[context]
+    for record in interleaved(chain.from_iterable(cluster.records.values()), random):
+        state.apply(record)
         if random.random() < 0.02:
             restored = DeschedulerState()
             restored.restore(state.encode())

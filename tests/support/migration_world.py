@@ -12,6 +12,7 @@ from services.descheduler.migration.controller_args import MigrationArgs
 from services.descheduler.migration.decide_migration import migration_drafts
 from services.descheduler.migration.pod_migration_job import PodMigrationJob, read_job
 from services.descheduler.state.descheduler_state import DeschedulerState
+from services.simulator.api.object_conversion import merged
 from shared.domain.reservation import Reservation, read_reservation
 from shared.events import Cause, Event, RecordedEvent
 from shared.events.base import without_basis
@@ -222,12 +223,3 @@ class World:
 def snapshot(state: DeschedulerState) -> bytes:
     """The canonical form of a State."""
     return state.encode()
-
-
-def merged(body: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
-    """A JSON merge patch."""
-    found = dict(body)
-    for name, value in patch.items():
-        before = found.get(name)
-        found[name] = merged(before, value) if isinstance(value, dict) and isinstance(before, dict) else value
-    return found

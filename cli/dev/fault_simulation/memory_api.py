@@ -13,6 +13,7 @@ import msgspec
 
 from cli.dev.fault_simulation.memory_watch import Change, Watch
 from cli.dev.fault_simulation.virtual_loop import Process
+from services.simulator.api import object_conversion
 from shared.kube import resource_names
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.pod import ENDED_PHASES
@@ -274,7 +275,7 @@ class ApiServer:
         else:
             named = {name: value for name, value in patch["metadata"].items() if name in ("labels", "annotations")}
             parts["metadata"] = named
-        after = merged(before, parts) if strategic else _merge_patch(before, parts)
+        after = merged(before, parts) if strategic else object_conversion.merged(before, parts)
         return before if after == before else self.put(resource, key, after)
 
     def apply(self, resource: str, key: str, body: Body) -> Body:
@@ -371,15 +372,3 @@ def _selects(budget: Body, pod: Body) -> bool:
     selector = budget["spec"]["selector"]["matchLabels"]
     same = budget["metadata"]["namespace"] == pod["metadata"]["namespace"]
     return same and all(labels.get(name) == value for name, value in selector.items())
-
-
-def _merge_patch(before: Any, patch: Any) -> Any:
-    if not isinstance(patch, dict):
-        return patch
-    after = dict(before) if isinstance(before, dict) else {}
-    for name, value in patch.items():
-        if value is None:
-            after.pop(name, None)
-        else:
-            after[name] = _merge_patch(after.get(name), value)
-    return after

@@ -1,6 +1,7 @@
 """Small histories for ingest's tests."""
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from random import Random
 from typing import TypeVar
 
@@ -8,6 +9,7 @@ from shared.events import Cause, Draft, Event, RecordedEvent
 from shared.fold import State
 from shared.kube.instants import SECOND
 from shared.kube.pod import Pod
+from tests.support.interleavings import interleaved
 from tests.support.pods import kept_pod
 
 START_NS = 1_780_000_000 * SECOND
@@ -31,12 +33,7 @@ class Logs:
 
     def interleaved(self, random: Random) -> list[RecordedEvent]:
         """Returns all events in one order, each context's own kept."""
-        left = {name: list(log) for name, log in sorted(self.contexts.items())}
-        order = []
-        while any(left.values()):
-            name = random.choice([name for name, log in left.items() if log])
-            order.append(left[name].pop(0))
-        return order
+        return list(interleaved(chain.from_iterable(self.contexts.values()), random))
 
 
 def fold(new: Callable[[], S], records: Sequence[RecordedEvent]) -> S:

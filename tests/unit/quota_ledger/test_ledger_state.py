@@ -26,6 +26,7 @@ from shared.events.scheduling import CycleDecided, PlacementReleased, PlacementR
 from shared.kube.elastic_quota import DEFAULT, PREFIX
 from shared.kube.instants import SECOND
 from tests.support.hypothesis_examples import examples
+from tests.support.interleavings import interleaved
 from tests.support.quota_logs import SETTINGS, Logs, node, pod, quota, two_teams
 
 
@@ -221,15 +222,9 @@ def test_a_pod_that_comes_back_under_its_uid_is_another_pod_in_any_interleaving(
     seen = logs.state.positions["cluster"]
     late = PodPlaced(pod_uid="p1", pod="ns/p1", node="n1", cycle=2, request={"cpu": 2000})
     logs.append("scheduling", CycleDecided(cycle=2, seen={"cluster": seen}), late)
-    queues: dict[str, list[RecordedEvent]] = {}
-    for record in logs.records:
-        queues.setdefault(record.context, []).append(record)
     state = LedgerState()
-    while queues:
-        context = chance.choice(sorted(queues))
-        state.apply(queues[context].pop(0))
-        if not queues[context]:
-            del queues[context]
+    for record in interleaved(logs.records, chance):
+        state.apply(record)
     assert state.encode() == logs.state.encode()
     assert sorted(state.placements) == ["p1"], "p2 was placed before it was deleted"
 
@@ -243,14 +238,8 @@ def test_any_interleaving_of_the_logs_ends_in_the_same_state(chance: Any) -> Non
     logs.append("scheduling", CycleDecided(cycle=1, seen={"cluster": 5}), placed)
     logs.append("cluster", BindRejected(pod="ns/p1", pod_uid="p1", reason="no"), cause=Cause("scheduling", 2))
     logs.append("cluster", quota("a", "3", "9"), PodDeleted(pod="ns/p2", pod_uid="p2"))
-    queues: dict[str, list[RecordedEvent]] = {}
-    for record in logs.records:
-        queues.setdefault(record.context, []).append(record)
     state = LedgerState()
-    while queues:
-        context = chance.choice(sorted(queues))
-        state.apply(queues[context].pop(0))
-        if not queues[context]:
-            del queues[context]
+    for record in interleaved(logs.records, chance):
+        state.apply(record)
     assert state.encode() == logs.state.encode()
     assert list(state.pods_to_update) == []

@@ -30,6 +30,7 @@ from shared.kube.instants import SECOND
 from shared.kube.resource_names import POD_GROUPS
 from shared.log.retention_carry_forward import Kept
 from tests.support.hypothesis_examples import examples
+from tests.support.interleavings import interleaved
 from tests.support.quota_logs import Logs, labelled, node, pod, quota
 
 X: dict[str, Any] = {"pod": "ns/x", "pod_uid": "x"}
@@ -152,15 +153,9 @@ def history() -> Sequence[RecordedEvent]:
 @settings(max_examples=examples(60), deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_requests_and_outcomes_end_in_the_same_state_in_any_interleaving(chance: Any) -> None:
-    queues: dict[str, list[RecordedEvent]] = {}
-    for record in history():
-        queues.setdefault(record.context, []).append(record)
     state = LedgerState()
-    while queues:
-        context = chance.choice(sorted(queues))
-        state.apply(queues[context].pop(0))
-        if not queues[context]:
-            del queues[context]
+    for record in interleaved(history(), chance):
+        state.apply(record)
         restored = LedgerState()
         restored.restore(state.encode())
         assert restored.encode() == state.encode()

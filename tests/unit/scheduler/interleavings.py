@@ -1,6 +1,7 @@
 """Interleavings of the contexts of a log, and the one state to which all of them fold."""
 
 from collections.abc import Sequence
+from itertools import chain
 from random import Random
 
 from services.scheduler.configuration import config_of
@@ -8,6 +9,7 @@ from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.plugins.load_aware_scheduling.load_cache import LoadCache
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.events import RecordedEvent
+from tests.support.interleavings import interleaved
 from tests.support.scheduling_world import World, fold
 
 
@@ -42,12 +44,7 @@ def loads(cache: CycleInputs) -> list[dict[str, list[list[int]]]]:
 
 def merged(logs: dict[str, list[RecordedEvent]], random: Random) -> list[RecordedEvent]:
     """The logs in one order, each context's own order kept."""
-    left = {name: list(log) for name, log in logs.items()}
-    order: list[RecordedEvent] = []
-    while any(left.values()):
-        name = random.choice([name for name, log in left.items() if log])
-        order.append(left[name].pop(0))
-    return order
+    return list(interleaved(chain.from_iterable(logs.values()), random))
 
 
 def all_merges(first: Sequence[RecordedEvent], second: Sequence[RecordedEvent]) -> list[list[RecordedEvent]]:
