@@ -1,24 +1,20 @@
 """The descheduler as a process, with simulator and scheduler: a hot node becomes a case with a job."""
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
-
-import msgspec
 
 from cli.embedded import EmbeddedNats
 from cli.kinds import evictions
 from cli.scheduling.why_eviction_case import explain_case
 from cli.simulate.simulator_client import SimulatedApi, SimulatorRefused
-from cli.supervisor.endpoints import Endpoints
-from cli.supervisor.supervisor import Spec, Supervisor
+from cli.supervisor.supervisor import Spec
 from services.simulator.kubelet.usage_reports import LOAD, USES
-from shared.bus import Bus
-from shared.events.log import ConfigRejected
 from shared.log.database import Database
 from shared.log.reader import LogReader
 from tests.support.pods import written_pod
+from tests.support.simulated_services import rejected_paths, simulated_services, store_config_map
 from tests.support.waiting import until
 
 SIMULATOR = {
@@ -43,11 +39,6 @@ profiles:
       - name: MigrationController
         args: {evictAllBarePods: true}
 """
-CONFIG_MAP = {
-    "apiVersion": "v1",
-    "kind": "ConfigMap",
-    "metadata": {"name": "koord-descheduler-config", "namespace": "koordinator-system"},
-}
 
 
 class Stage(NamedTuple):
@@ -58,11 +49,7 @@ class Stage(NamedTuple):
 
     async def configure(self, text: str) -> None:
         """Stores the ConfigMap."""
-        data = {"koord-descheduler-config": text}
-        try:
-            await self.api.create({**CONFIG_MAP, "data": data})
-        except SimulatorRefused:
-            await self.api.patch(CONFIG_MAP, {"data": data})
+        await store_config_map(self.api, "koord-descheduler-config", {"koord-descheduler-config": text})
 
     async def heat(self, node: str, percent: int) -> None:
         """Sets the load of a node outside of pods."""
@@ -72,21 +59,13 @@ class Stage(NamedTuple):
 
 @asynccontextmanager
 async def stage(database: str, nats: EmbeddedNats, folder: Path) -> AsyncIterator[Stage]:
-    async with AsyncExitStack() as running:
-        bus = Bus(nats.url, name="test")
-        await bus.start()
-        running.push_async_callback(bus.close)
-        specs = [
-            Spec("simulator", "simulator", SIMULATOR),
-            Spec("scheduler", "scheduler", {}),
-            Spec("descheduler", "descheduler", {"KOORD_DESCHEDULER_DEBOUNCE_S": "1"}),
-        ]
-        env = {"KOORD_SNAPSHOT_INTERVAL_S": "1", "KOORD_REBUILD_INTERVAL_S": "1"}
-        supervisor = Supervisor(specs, Endpoints(database, nats.url), folder, env=env)
-        running.push_async_callback(supervisor.stop)
-        await supervisor.start()
-        await supervisor.wait_leading(240)
-        yield Stage(database, SimulatedApi(bus))
+    specs = [
+        Spec("simulator", "simulator", SIMULATOR),
+        Spec("scheduler", "scheduler", {}),
+        Spec("descheduler", "descheduler", {"KOORD_DESCHEDULER_DEBOUNCE_S": "1"}),
+    ]
+    async with simulated_services(database, nats, folder, specs) as (_, api):
+        yield Stage(database, api)
 
 
 async def test_a_bad_configuration_is_rejected_and_a_hot_node_becomes_a_case_with_destinations_and_jobs(
@@ -94,7 +73,7 @@ async def test_a_bad_configuration_is_rejected_and_a_hot_node_becomes_a_case_wit
 ) -> None:
     async with stage(database, nats, tmp_path) as on:
         await on.configure(CONFIG.replace("1s", "soon", 1))
-        assert await until(lambda: _rejected_paths(database)) == ["deschedulingInterval"]
+        assert await until(lambda: rejected_paths(database, "descheduling")) == ["deschedulingInterval"]
         for number in range(2):
             pod = written_pod(
                 f"web-{number}", namespace="default", requests={"cpu": "4", "memory": "1Gi"},
@@ -129,12 +108,3 @@ async def _found(api: SimulatedApi, place: dict[str, object]) -> dict[str, dict[
         return dict(await api.get(place))
     except SimulatorRefused:
         return None
-
-
-async def _rejected_paths(database: str) -> list[str]:
-    opened = Database(database)
-    try:
-        rows = [row async for row in LogReader(opened).rows(context="descheduling", kind="ConfigRejected")]
-    finally:
-        await opened.close()
-    return [msgspec.json.decode(row.data, type=ConfigRejected).path for row in rows]

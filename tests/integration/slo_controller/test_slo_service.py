@@ -2,35 +2,27 @@
 
 import json
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import aiohttp
-import msgspec
 import pytest
 
 from cli.embedded import EmbeddedNats
 from cli.node.command import explained
 from cli.simulate.simulator_client import SimulatedApi, SimulatorRefused
-from cli.supervisor.endpoints import Endpoints
 from cli.supervisor.supervisor import Spec, Supervisor
-from shared.bus import Bus
 from shared.errors import KoordError
-from shared.events.log import ConfigRejected
 from shared.kube.quantity import nanos
 from shared.log.database import Database
 from shared.log.reader import LogReader
 from tests.support.pods import written_pod
+from tests.support.simulated_services import rejected_paths, simulated_services, store_config_map
 from tests.support.waiting import until
 
 NODE_0 = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-0000"}}
-CONFIG_MAP = {
-    "apiVersion": "v1",
-    "kind": "ConfigMap",
-    "metadata": {"name": "slo-controller-config", "namespace": "koordinator-system"},
-}
 SIMULATOR = {
     "KOORD_SIMULATOR_NODES": "2",
     "KOORD_SIMULATOR_REPORT_INTERVAL_S": "2",
@@ -50,10 +42,7 @@ class Stage(NamedTuple):
         """Stores the ConfigMap."""
         data = {"colocation-config": json.dumps(document)}
         data |= {key.replace("_", "-"): json.dumps(content) for key, content in keys.items()}
-        try:
-            await self.api.create({**CONFIG_MAP, "data": data})
-        except SimulatorRefused:
-            await self.api.patch(CONFIG_MAP, {"data": data})
+        await store_config_map(self.api, "slo-controller-config", data)
 
     async def allocatable(self, resource: str) -> int | None:
         """Returns the allocatable amount of a resource on the first node, by the API."""
@@ -69,25 +58,12 @@ class Stage(NamedTuple):
 
 @asynccontextmanager
 async def stage(database: str, nats: EmbeddedNats, folder: Path) -> AsyncIterator[Stage]:
-    async with AsyncExitStack() as running:
-        bus = Bus(nats.url, name="test")
-        await bus.start()
-        running.push_async_callback(bus.close)
-        specs = [
-            Spec("simulator", "simulator", SIMULATOR),
-            Spec("scheduler", "scheduler", {}),
-            Spec("slo-controller", "slo-controller", CONTROLLER),
-        ]
-        supervisor = Supervisor(
-            specs,
-            Endpoints(database, nats.url),
-            folder,
-            env={"KOORD_SNAPSHOT_INTERVAL_S": "1", "KOORD_REBUILD_INTERVAL_S": "1"},
-        )
-        running.push_async_callback(supervisor.stop)
-        await supervisor.start()
-        await supervisor.wait_leading(240)
-        api = SimulatedApi(bus)
+    specs = [
+        Spec("simulator", "simulator", SIMULATOR),
+        Spec("scheduler", "scheduler", {}),
+        Spec("slo-controller", "slo-controller", CONTROLLER),
+    ]
+    async with simulated_services(database, nats, folder, specs) as (supervisor, api):
         yield Stage(supervisor, api)
 
 
@@ -100,12 +76,7 @@ def batch_pod(name: str) -> dict[str, Any]:
 
 async def rejected_keys(database: str) -> list[str]:
     """Returns the ConfigMap's keys that the controller rejected, in order."""
-    opened = Database(database)
-    try:
-        rows = [row async for row in LogReader(opened).rows(context="slo", kind="ConfigRejected")]
-    finally:
-        await opened.close()
-    return [msgspec.json.decode(row.data, type=ConfigRejected).path.partition(":")[0] for row in rows]
+    return [path.partition(":")[0] for path in await rejected_paths(database, "slo")]
 
 
 async def test_a_batch_pod_runs_on_unused_resources(database: str, nats: EmbeddedNats, tmp_path: Path) -> None:
