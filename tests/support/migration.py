@@ -5,7 +5,6 @@ from typing import Any
 
 from services.descheduler.migration.cluster_facts import ClusterFacts
 from services.descheduler.migration.controller_args import MigrationArgs, read_args
-from services.descheduler.migration.eviction_rules import EvictionRules, eviction_rules
 from shared.kube.instants import SECOND, instant_ns, instant_text
 from shared.kube.meta import Metadata, OwnerReference
 from shared.kube.pod import Container, Pod, PodCondition, PodSpec, PodStatus, ResourceRequirements
@@ -16,11 +15,6 @@ BEGIN_NS = instant_ns("2026-01-01T12:00:00Z")
 def migration_args(**plain: Any) -> MigrationArgs:
     """Arguments as in a configuration."""
     return read_args(plain, "args")
-
-
-def rules(**plain: Any) -> EvictionRules:
-    """The rules of arguments as in a configuration."""
-    return eviction_rules(migration_args(**plain))
 
 
 def owner(kind: str, name: str) -> OwnerReference:

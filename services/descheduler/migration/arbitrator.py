@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from services.descheduler.load_aware.pod_order import age_key, rank
 from services.descheduler.migration.cluster_facts import ClusterFacts
-from services.descheduler.migration.eviction_rules import EvictionRules
+from services.descheduler.migration.controller_args import MigrationArgs
 from services.descheduler.migration.filter_chain import FilterChain
 from services.descheduler.migration.migration_limits import MigrationLimits
 from services.descheduler.migration.pod_migration_job import RUNNING, PodMigrationJob
@@ -40,7 +40,7 @@ class Evaluated(NamedTuple):
 
 
 def arbitrate(
-    facts: ClusterFacts, rules: EvictionRules, waiting: Iterable[PodMigrationJob], passed: Mapping[str, object]
+    facts: ClusterFacts, rules: MigrationArgs, waiting: Iterable[PodMigrationJob], passed: Mapping[str, object]
 ) -> list[Evaluated]:
     """Evaluates waiting jobs, in their order.
 

@@ -116,11 +116,15 @@ class ObjectLimiter(NamedTuple):
 
 
 class MigrationArgs(NamedTuple):
-    """The arguments, read.
+    """The arguments in force: those that a gate of `skipEvictionGates` skips have no effect.
 
     Attributes:
-        skip_eviction_gates: of GATES.
+        priority_threshold: priorities from here on are not evicted.
+        include, exclude: namespaces; `include` empty: all.
         max_globally, max_per_node, max_per_namespace: 0 for no limit.
+        limits_migrating, limits_unavailable, expects_replicas: whether these checks of a workload apply.
+        default_mode: of a job without a mode.
+        scheduler_names: schedulers that hold places by Reservations.
         default_ttl_ns: 0 for no time-out.
         evict_interval_ns: of two evictions, after a burst.
         interval_ns: of two rounds of the arbitrator.
@@ -138,13 +142,14 @@ class MigrationArgs(NamedTuple):
     exclude: frozenset[str]
     node_fit: bool
     node_selector: str
-    skip_eviction_gates: frozenset[str]
     max_globally: int
     max_per_node: int
     max_per_namespace: int
     max_per_workload: IntOrPercent | None
     max_unavailable: IntOrPercent | None
-    skip_expected_replicas: bool
+    limits_migrating: bool
+    limits_unavailable: bool
+    expects_replicas: bool
     object_limiters: Mapping[str, ObjectLimiter]
     default_mode: str
     default_ttl_ns: int
@@ -175,26 +180,30 @@ def read_args(plain: Mapping[str, Any], path: str) -> MigrationArgs:
         _one_of(gate, GATES, f"{path}.skipEvictionGates[{number}]")
     _one_of(given.default_job_mode, (RESERVATION_FIRST, EVICT_DIRECTLY), f"{path}.defaultJobMode")
     _one_of(given.eviction_policy, METHODS, f"{path}.evictionPolicy")
+    skipped = frozenset(given.skip_eviction_gates)
+    if "Namespaces" in skipped:
+        namespaces = Namespaces()
     return MigrationArgs(
         dry_run=given.dry_run,
-        evict_failed_bare=given.evict_failed_bare_pods,
-        evict_all_bare=given.evict_all_bare_pods,
-        evict_local_storage=given.evict_local_storage_pods,
-        evict_system_critical=given.evict_system_critical_pods,
-        ignore_pvc=given.ignore_pvc_pods,
-        priority_threshold=None if threshold is None else threshold.value,
-        label_selector=given.label_selector,
+        evict_failed_bare=given.evict_failed_bare_pods or "BarePods" in skipped,
+        evict_all_bare=given.evict_all_bare_pods or "BarePods" in skipped,
+        evict_local_storage=given.evict_local_storage_pods or "LocalStorage" in skipped,
+        evict_system_critical=given.evict_system_critical_pods or "SystemCritical" in skipped,
+        ignore_pvc=given.ignore_pvc_pods and "PVC" not in skipped,
+        priority_threshold=None if threshold is None or "PriorityThreshold" in skipped else threshold.value,
+        label_selector=None if "LabelSelector" in skipped else given.label_selector,
         include=frozenset(namespaces.include),
         exclude=frozenset(namespaces.exclude),
         node_fit=given.node_fit,
         node_selector=given.node_selector,
-        skip_eviction_gates=frozenset(given.skip_eviction_gates),
-        max_globally=given.max_migrating_globally or 0,
-        max_per_node=given.max_migrating_per_node or 0,
-        max_per_namespace=given.max_migrating_per_namespace or 0,
+        max_globally=0 if "MaxMigratingGlobally" in skipped else given.max_migrating_globally or 0,
+        max_per_node=0 if "MaxMigratingPerNode" in skipped else given.max_migrating_per_node or 0,
+        max_per_namespace=0 if "MaxMigratingPerNamespace" in skipped else given.max_migrating_per_namespace or 0,
         max_per_workload=_amount(given.max_migrating_per_workload, f"{path}.maxMigratingPerWorkload"),
         max_unavailable=_amount(given.max_unavailable_per_workload, f"{path}.maxUnavailablePerWorkload"),
-        skip_expected_replicas=bool(given.skip_check_expected_replicas),
+        limits_migrating="MaxMigratingPerWorkload" not in skipped,
+        limits_unavailable="MaxUnavailablePerWorkload" not in skipped,
+        expects_replicas="ExpectedReplicas" not in skipped and not given.skip_check_expected_replicas,
         object_limiters=_limiters(given.object_limiters, f"{path}.objectLimiters"),
         default_mode=given.default_job_mode,
         default_ttl_ns=duration_from_zero(given.default_job_ttl, f"{path}.defaultJobTTL"),

@@ -14,7 +14,6 @@ from services.descheduler.migration.arbitrator import Evaluated, Result, arbitra
 from services.descheduler.migration.cluster_facts import ClusterFacts
 from services.descheduler.migration.controller_args import MigrationArgs
 from services.descheduler.migration.drain import drain_drafts
-from services.descheduler.migration.eviction_rules import eviction_rules
 from services.descheduler.migration.eviction_step import eviction_in_flight
 from services.descheduler.migration.job_progress import ARBITRATION, SPEC, STATUS, JobProgress, desired_status, ended
 from services.descheduler.migration.job_reservation import reservation_name
@@ -76,7 +75,7 @@ def migration_drafts(inputs: Inputs, args: MigrationArgs, now_ns: int) -> list[D
             else:
                 waiting.append(job)
         if waiting:
-            for evaluated in arbitrate(facts, eviction_rules(args), waiting, state.passed):
+            for evaluated in arbitrate(facts, args, waiting, state.passed):
                 drafts += _arbitrated(evaluated, now_ns)
     drafts += _drained(inputs, facts, args, now_ns)
     drafts += _scavenged(state, ours, now_ns)

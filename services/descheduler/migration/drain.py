@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from services.descheduler.migration.cluster_facts import ClusterFacts
 from services.descheduler.migration.controller_args import MigrationArgs
-from services.descheduler.migration.eviction_rules import eviction_rules
 from services.descheduler.migration.filter_chain import FilterChain, filter_for_plugins
 from services.descheduler.migration.migration_state import Drain, MigrationState
 from services.descheduler.migration.pod_migration_job import (
@@ -59,7 +58,7 @@ def drain_plan(
     state: MigrationState, facts: ClusterFacts, args: MigrationArgs, limits: RateLimits, node: str
 ) -> list[Planned]:
     """Returns what a drain does with each pod of a node, by name: those that it would move now, that wait, that stay."""
-    chain = filter_for_plugins(facts, eviction_rules(args))
+    chain = filter_for_plugins(facts, args)
     pods = (pod for pod in facts.pods_on(node) if pod.status.phase not in ENDED_PHASES)
     return [_planned(state, chain, limits, pod) for pod in pods]
 

@@ -4,7 +4,7 @@ Source: spec/descheduler.md 3.5 (non-retryable), 4.1; upstream pkg/descheduler/e
 """
 
 from services.descheduler.load_aware.pod_order import EVICTION_COST, NEVER, cost
-from services.descheduler.migration.eviction_rules import EvictionRules
+from services.descheduler.migration.controller_args import MigrationArgs
 from shared.domain.node_selection import meets
 from shared.domain.priority import SYSTEM_CRITICAL
 from shared.kube.kept_annotations import MIRROR
@@ -13,12 +13,12 @@ from shared.kube.pod import Pod
 CONFIG_SOURCE = "kubernetes.io/config.source"
 
 
-def protection(pod: Pod, rules: EvictionRules) -> str:
+def protection(pod: Pod, rules: MigrationArgs) -> str:
     """Returns why a pod may not be evicted, as a phrase about the pod; empty where nothing protects it."""
     return _selection(pod, rules) or _kind(pod) or _owner(pod, rules) or _priority(pod, rules) or _storage(pod, rules)
 
 
-def _selection(pod: Pod, rules: EvictionRules) -> str:
+def _selection(pod: Pod, rules: MigrationArgs) -> str:
     namespace = pod.metadata.namespace
     if rules.include and namespace not in rules.include:
         return f"its namespace {namespace} is not in namespaces.include"
@@ -42,7 +42,7 @@ def _kind(pod: Pod) -> str:
     return ""
 
 
-def _owner(pod: Pod, rules: EvictionRules) -> str:
+def _owner(pod: Pod, rules: MigrationArgs) -> str:
     if pod.metadata.owner_references or rules.evict_all_bare:
         return ""
     if rules.evict_failed_bare and pod.status.phase == "Failed":
@@ -50,7 +50,7 @@ def _owner(pod: Pod, rules: EvictionRules) -> str:
     return "it has no owner that would replace it (evictAllBarePods)"
 
 
-def _priority(pod: Pod, rules: EvictionRules) -> str:
+def _priority(pod: Pod, rules: MigrationArgs) -> str:
     if rules.evict_system_critical or pod.spec.priority is None:
         return ""
     if pod.spec.priority >= SYSTEM_CRITICAL:
@@ -60,7 +60,7 @@ def _priority(pod: Pod, rules: EvictionRules) -> str:
     return ""
 
 
-def _storage(pod: Pod, rules: EvictionRules) -> str:
+def _storage(pod: Pod, rules: MigrationArgs) -> str:
     if not rules.evict_local_storage and pod.spec.local_storage:
         return "it has local storage (evictLocalStoragePods)"
     if rules.ignore_pvc and any(volume.persistent_volume_claim for volume in pod.spec.volumes):

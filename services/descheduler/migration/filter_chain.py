@@ -7,8 +7,8 @@ Source: spec/descheduler.md 3.5, 4.1.
 from typing import NamedTuple
 
 from services.descheduler.migration.cluster_facts import ClusterFacts
+from services.descheduler.migration.controller_args import MigrationArgs
 from services.descheduler.migration.eviction_checks import protection
-from services.descheduler.migration.eviction_rules import EvictionRules
 from services.descheduler.migration.migration_limits import MigrationLimits, Reason, expected_replicas
 from services.descheduler.migration.pod_migration_job import EVICT_ANNOTATION, RESERVATION_FIRST
 from shared.kube.pod import Pod
@@ -22,7 +22,7 @@ class FilterChain(NamedTuple):
     """
 
     facts: ClusterFacts
-    rules: EvictionRules
+    rules: MigrationArgs
     limits: MigrationLimits
 
     def reason(self, pod: Pod) -> Reason:
@@ -64,6 +64,6 @@ def is_forced(pod: Pod) -> bool:
     return EVICT_ANNOTATION in (pod.metadata.annotations or {})
 
 
-def filter_for_plugins(facts: ClusterFacts, rules: EvictionRules) -> FilterChain:
+def filter_for_plugins(facts: ClusterFacts, rules: MigrationArgs) -> FilterChain:
     """Returns the filter that plugins use: all jobs that have not ended count."""
     return FilterChain(facts, rules, MigrationLimits(facts, rules, {}, arbitrating=False))

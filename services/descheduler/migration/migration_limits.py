@@ -6,7 +6,7 @@ Source: spec/descheduler.md 3.6, 3.7; upstream pkg/descheduler/controllers/migra
 from collections.abc import Callable, Iterator, Mapping
 
 from services.descheduler.migration.cluster_facts import ClusterFacts, Workload
-from services.descheduler.migration.eviction_rules import EvictionRules
+from services.descheduler.migration.controller_args import MigrationArgs
 from services.descheduler.migration.pod_migration_job import RUNNING, PodMigrationJob
 from services.descheduler.migration.workload_limits import workload_limit
 from shared.kube.pod import ENDED_PHASES, Pod
@@ -22,7 +22,7 @@ class MigrationLimits:
     """
 
     def __init__(
-        self, facts: ClusterFacts, rules: EvictionRules, passed: Mapping[str, object], *, arbitrating: bool
+        self, facts: ClusterFacts, rules: MigrationArgs, passed: Mapping[str, object], *, arbitrating: bool
     ) -> None:
         """Counts nothing yet.
 
@@ -111,7 +111,7 @@ class MigrationLimits:
         return job.is_active and job.uid in self._passed
 
 
-def expected_replicas(pod: Pod, workload: Workload, rules: EvictionRules) -> Reason:
+def expected_replicas(pod: Pod, workload: Workload, rules: MigrationArgs) -> Reason:
     """Returns why a workload has too few pods for one to move: 1, or as many as its limits allow to move at once."""
     if not rules.expects_replicas or pod.metadata.controller is None:
         return ""

@@ -14,7 +14,6 @@ from services.descheduler.load_aware.measured_node import PodOnNode
 from services.descheduler.migration.controller_args import MigrationArgs
 from services.descheduler.migration.decide_migration import Inputs, effective_facts
 from services.descheduler.migration.eviction_checks import protection
-from services.descheduler.migration.eviction_rules import eviction_rules
 from services.descheduler.migration.filter_chain import FilterChain, filter_for_plugins, is_forced
 from services.descheduler.migration.rate_limits import RateLimits
 from shared.kube.pod import Pod
@@ -23,7 +22,7 @@ from shared.kube.pod import Pod
 def migration_filter(inputs: Inputs, args: MigrationArgs, now_ns: int) -> Filter:
     """Returns the filter of a cycle: protections, limits of migrations at once, and the limits of objects over time."""
     facts = effective_facts(inputs)
-    chain = CycleFilter(filter_for_plugins(facts, eviction_rules(args)))
+    chain = CycleFilter(filter_for_plugins(facts, args))
     limits = RateLimits(inputs.migration, facts, args, now_ns)
 
     def reason(pod: PodOnNode) -> str:

@@ -7,8 +7,7 @@ import msgspec
 
 from services.descheduler.migration.arbitrator import Result, arbitrate
 from services.descheduler.migration.cluster_facts import ClusterFacts
-from services.descheduler.migration.controller_args import read_args
-from services.descheduler.migration.eviction_rules import EvictionRules, eviction_rules
+from services.descheduler.migration.controller_args import MigrationArgs, read_args
 from services.descheduler.migration.filter_chain import FilterChain, filter_for_plugins
 from services.descheduler.migration.job_outcomes import FORBIDDEN, forbidden_message
 from services.descheduler.migration.migration_limits import MigrationLimits
@@ -34,7 +33,7 @@ def answer(op: str, given: Mapping[str, Any]) -> Any:
     """Runs one case."""
     if op == "limits":
         return {"limits": [workload_limit(each["replicas"], each["value"]) for each in given["queries"]]}
-    rules = eviction_rules(read_args(_valid(given["args"]), "args"))
+    rules = read_args(_valid(given["args"]), "args")
     facts = facts_of(given)
     return _filtered(facts, rules, given) if op == "filter" else Rounds(facts, rules, given).run()
 
@@ -64,7 +63,7 @@ def facts_of(given: Mapping[str, Any]) -> ClusterFacts:
     return facts
 
 
-def _filtered(facts: ClusterFacts, rules: EvictionRules, given: Mapping[str, Any]) -> Json:
+def _filtered(facts: ClusterFacts, rules: MigrationArgs, given: Mapping[str, Any]) -> Json:
     passed = {f"uid-{name}": None for name in given.get("passed", ())}
     chain = filter_for_plugins(facts, rules)
     arbitrating = FilterChain(facts, rules, MigrationLimits(facts, rules, passed, arbitrating=True))
@@ -99,7 +98,7 @@ def has_deleted_jobs(op: str, given: Mapping[str, Any]) -> bool:
 def with_deleted_jobs(op: str, given: Mapping[str, Any]) -> Any:
     """Predicts upstream's rounds: a waiting job that was deleted is evaluated on, until it can never pass."""
     assert op == "arbitrate"
-    rules = eviction_rules(read_args(_valid(given["args"]), "args"))
+    rules = read_args(_valid(given["args"]), "args")
     return Rounds(facts_of(given), rules, given, keeps_deleted=True).run()
 
 
@@ -107,7 +106,7 @@ class Rounds:
     """Rounds of arbitration, and the events between them."""
 
     def __init__(
-        self, facts: ClusterFacts, rules: EvictionRules, given: Mapping[str, Any], *, keeps_deleted: bool = False
+        self, facts: ClusterFacts, rules: MigrationArgs, given: Mapping[str, Any], *, keeps_deleted: bool = False
     ) -> None:
         """Starts before the first round.
 

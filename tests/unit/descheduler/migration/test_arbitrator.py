@@ -3,7 +3,7 @@
 from services.descheduler.migration.arbitrator import Result, arbitrate, ordered
 from services.descheduler.migration.cluster_facts import ClusterFacts
 from shared.kube.pod import Pod
-from tests.support.migration import cluster, job_body, moved_pod, owner, rules
+from tests.support.migration import cluster, job_body, migration_args, moved_pod, owner
 
 WEB = owner("ReplicaSet", "web-rs")
 BATCH, PROD, FREE = 5500, 9500, 3500
@@ -45,7 +45,7 @@ def test_x18_pods_of_a_batch_job_follow_each_other_and_one_that_moves_already_le
 def test_a_job_whose_pod_is_gone_comes_first_and_passes() -> None:
     pods = [moved_pod("a", controller=WEB, priority=FREE)]
     facts = cluster(pods, jobs=[job_body("j1", "a"), job_body("j2", "gone")], deployments={"web": 50})
-    evaluated = arbitrate(facts, rules(), facts.jobs.values(), {})
+    evaluated = arbitrate(facts, migration_args(), facts.jobs.values(), {})
     assert [(each.job.name, each.result) for each in evaluated] == [("j2", Result.PASSED), ("j1", Result.PASSED)]
 
 
@@ -57,7 +57,7 @@ def on_one_node(count: int) -> ClusterFacts:
 
 def test_x16_one_round_lets_two_of_five_jobs_on_a_node_pass() -> None:
     facts = on_one_node(5)
-    results = [each.result for each in arbitrate(facts, rules(), facts.jobs.values(), {})]
+    results = [each.result for each in arbitrate(facts, migration_args(), facts.jobs.values(), {})]
     assert results == [Result.PASSED] * 2 + [Result.WAITING] * 3
 
 
@@ -67,13 +67,13 @@ def test_a_mark_that_anyone_can_write_lets_no_job_count_as_passed() -> None:
     body["metadata"]["annotations"] = {"descheduler.koordinator.sh/passed-arbitration": "true"}
     facts.put_job("j0", "uid-j0", body)
     waiting = [facts.jobs["j1"], facts.jobs["j2"]]
-    assert [each.result for each in arbitrate(facts, rules(), waiting, {})] == [Result.PASSED] * 2
-    counted = arbitrate(facts, rules(), waiting, {"uid-j0": None})
+    assert [each.result for each in arbitrate(facts, migration_args(), waiting, {})] == [Result.PASSED] * 2
+    counted = arbitrate(facts, migration_args(), waiting, {"uid-j0": None})
     assert [each.result for each in counted] == [Result.PASSED, Result.WAITING]
 
 
 def test_a_pod_that_may_never_move_fails_its_job() -> None:
     pod = moved_pod("agent", controller=owner("DaemonSet", "agents"))
     facts = cluster([pod], jobs=[job_body("j1", "agent")])
-    (evaluated,) = arbitrate(facts, rules(), facts.jobs.values(), {})
+    (evaluated,) = arbitrate(facts, migration_args(), facts.jobs.values(), {})
     assert (evaluated.result, evaluated.reason) == (Result.FAILED, "a DaemonSet owns it")

@@ -7,7 +7,7 @@ from services.descheduler.migration.migration_limits import expected_replicas
 from services.descheduler.migration.object_limiter import Bucket, Limit, after_eviction, is_exceeded
 from services.descheduler.migration.workload_limits import workload_limit
 from shared.kube.instants import SECOND
-from tests.support.migration import cluster, job_body, moved_pod, owner, rules
+from tests.support.migration import cluster, job_body, migration_args, moved_pod, owner
 
 TABLE = {
     0: (0, 0, 0, 0),
@@ -38,9 +38,9 @@ def test_x14_a_workload_with_as_few_replicas_as_may_move_keeps_its_pods(
 ) -> None:
     pod = moved_pod("web-0", controller=WEB)
     facts = cluster([pod], deployments={"web": replicas})
-    found = expected_replicas(pod, facts.workload(pod), rules(maxMigratingPerWorkload=limit))
+    found = expected_replicas(pod, facts.workload(pod), migration_args(maxMigratingPerWorkload=limit))
     assert (not found) == passes
-    assert not expected_replicas(pod, facts.workload(pod), rules(skipEvictionGates=["ExpectedReplicas"]))
+    assert not expected_replicas(pod, facts.workload(pod), migration_args(skipEvictionGates=["ExpectedReplicas"]))
 
 
 def of_web(*unready: int, replicas: int, jobs: tuple[int, ...] = ()) -> str:
@@ -48,7 +48,7 @@ def of_web(*unready: int, replicas: int, jobs: tuple[int, ...] = ()) -> str:
     pods = [moved_pod(f"web-{n}", controller=WEB, ready=n not in unready, node=f"n{n}") for n in range(replicas)]
     bodies = [job_body(f"job-{n}", f"web-{n}", phase="Running") for n in jobs]
     facts = cluster(pods, jobs=bodies, deployments={"web": replicas})
-    return filter_for_plugins(facts, rules()).limits.per_workload(pods[0])
+    return filter_for_plugins(facts, migration_args()).limits.per_workload(pods[0])
 
 
 def test_x15_unready_and_moving_pods_of_the_workload_count_together() -> None:
@@ -63,7 +63,7 @@ def test_x15_unready_and_moving_pods_of_the_workload_count_together() -> None:
 def test_x16_the_third_pod_of_a_node_waits() -> None:
     pods = [moved_pod(f"web-{n}", controller=WEB) for n in range(5)]
     facts = cluster(pods, jobs=[job_body("a", "web-1"), job_body("b", "web-2")], deployments={"web": 50})
-    limits = filter_for_plugins(facts, rules()).limits
+    limits = filter_for_plugins(facts, migration_args()).limits
     assert "maxMigratingPerNode is 2" in limits.per_node(pods[0])
     assert not limits.per_node(pods[1])  # its own job does not count
 
