@@ -5,6 +5,7 @@ from typing import Any
 
 from services.descheduler.migration.cluster_facts import ClusterFacts
 from services.descheduler.migration.controller_args import MigrationArgs, read_args
+from services.descheduler.state.observed_pods import ObservedPods
 from shared.kube.instants import SECOND, instant_ns, instant_text
 from shared.kube.meta import Metadata, OwnerReference
 from shared.kube.pod import Container, Pod, PodCondition, PodSpec, PodStatus, ResourceRequirements
@@ -75,14 +76,14 @@ def cluster(
     pods: Iterable[Pod], *, jobs: Iterable[dict[str, Any]] = (), deployments: Mapping[str, int] | None = None
 ) -> ClusterFacts:
     """A cluster; each Deployment has one ReplicaSet of the same name with the suffix `-rs`."""
-    facts = ClusterFacts()
+    facts = ClusterFacts(ObservedPods())
     for name, replicas in (deployments or {}).items():
         facts.put_workload("deployments.apps", f"default/{name}", f"uid-{name}", {"spec": {"replicas": replicas}})
         above = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name, "uid": f"uid-{name}", "controller": True}
         body = {"metadata": {"ownerReferences": [above]}, "spec": {"replicas": replicas}}
         facts.put_workload("replicasets.apps", f"default/{name}-rs", f"uid-{name}-rs", body)
     for pod in pods:
-        facts.put_pod(pod.metadata.key, pod)
+        facts.pods.put(pod)
     for job in jobs:
         facts.put_job(job["metadata"]["name"], job["metadata"]["uid"], job)
     return facts

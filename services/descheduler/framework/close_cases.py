@@ -55,7 +55,7 @@ def _outcome(state: DeschedulerState, opened: OpenedCase, victim: Victim, now_ns
     if victim.pod not in opened.started:
         return VictimOutcome(victim.pod, STAYED, opened.stopped) if opened.stopped else None
     job = state.cases.jobs.get(victim.job)
-    is_gone = victim.pod_uid not in state.cluster.pods
+    is_gone = victim.pod_uid not in state.cluster.pods.by_uid
     if job is None:
         if now_ns - opened.at_ns < UNOBSERVED_NS:
             return None

@@ -87,7 +87,7 @@ def plan_cycle(
     if len(selected) < FEWEST_NODES:
         return CyclePlan(number, len(selected), (), (), limits, {})
     nodes = state.measured.of(cluster, (node.metadata.name for node in selected))
-    usage = {key: used for node in nodes for key, used in node.pod_usage.items()}
+    usage = {node.name: node.pod_usage for node in nodes}
     loops = NoLoops(state, settings, now_ns)
     cases: list[PlannedCase] = []
     taken: dict[str, None] = {}
@@ -125,7 +125,7 @@ def _run(
     profile: Profile,
     plugin: str,
     nodes: Sequence[MeasuredNode],
-    usage: Mapping[str, Amounts],
+    usage: Mapping[str, Mapping[str, Amounts]],
     limits: EvictionLimits,
     loops: NoLoops,
     now_ns: int,

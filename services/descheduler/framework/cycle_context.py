@@ -52,7 +52,14 @@ class CycleEvictor:
         chosen: in order. passed_over: with their reasons, at most `MOST_PASSED_OVER`; passed_over_count: all of them.
     """
 
-    def __init__(self, filters: Sequence[Filter], limits: EvictionLimits, usage: Mapping[str, Amounts]) -> None:
+    def __init__(
+        self, filters: Sequence[Filter], limits: EvictionLimits, usage: Mapping[str, Mapping[str, Amounts]]
+    ) -> None:
+        """Chooses nothing yet.
+
+        Args:
+            usage: node -> pod -> usage that the node measured.
+        """
         self._filters = filters
         self._limits = limits
         self._usage = usage
@@ -70,9 +77,12 @@ class CycleEvictor:
         """Returns the first filter's reason; empty where all let the pod move."""
         uid = pod.pod.metadata.uid
         if uid not in self._reasons:
-            why = self._reasons[uid] = next((found for each in self._filters if (found := each(pod))), "")
-            if why:
-                self._pass_over(pod, pod.pod.spec.node_name, why)
+            why = ""
+            for each in self._filters:
+                if why := each(pod):
+                    self._pass_over(pod, pod.pod.spec.node_name, why)
+                    break
+            self._reasons[uid] = why
         return self._reasons[uid]
 
     def evict(self, pod: PodOnNode, node: str, reason: str) -> bool:
@@ -85,7 +95,7 @@ class CycleEvictor:
             return False
         self._limits.count(node, namespace)
         self._taken[pod.pod.metadata.uid] = None
-        self.chosen.append(Chosen(pod, node, reason, self._usage.get(pod.key, {})))
+        self.chosen.append(Chosen(pod, node, reason, self._usage.get(node, {}).get(pod.key, {})))
         return True
 
     def is_exhausted(self) -> bool:

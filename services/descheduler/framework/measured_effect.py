@@ -16,5 +16,4 @@ def last_end_ns(state: DeschedulerState, opened: OpenedCase) -> int:
 
 def used(report: LoadReport, resource: str) -> int:
     """Returns the usage of a node in a report, as LowNodeLoad counts it; 0 for a resource that reports do not have."""
-    parts = (report.system, *report.pods.values())
-    return sum(getattr(part, resource, None) or 0 for part in parts)
+    return sum(part.get(resource, 0) for part in (report.system, *report.pods.values()))

@@ -14,7 +14,6 @@ from services.descheduler.load_aware.measured_node import PodOnNode
 from services.descheduler.settings import DecisionSettings
 from services.descheduler.state.descheduler_state import DeschedulerState
 from services.descheduler.state.eviction_cases import LeftNode
-from shared.domain.gang import gang_of
 from shared.kube.instants import SECOND
 
 
@@ -35,27 +34,28 @@ class NoLoops:
         sources = self._cases.sources(plugin)
 
         def refusal(pod: PodOnNode) -> str:
-            metadata = pod.pod.metadata
-            if metadata.uid in self._moving:
-                return f"case {self._moving[metadata.uid]} moves it"
-            if gang := gang_of(metadata.namespace, metadata.labels or {}, metadata.annotations or {}):
-                return f"it is a member of gang {gang}, which moves as a whole or not at all"
-            for left in self._left.get(metadata.uid, ()), self._left.get(pod.key, ()):
+            uid = pod.pod.metadata.uid
+            if uid in self._moving:
+                return f"case {self._moving[uid]} moves it"
+            if pod.gang:
+                return f"it is a member of gang {pod.gang}, which moves as a whole or not at all"
+            for left in self._left.get(uid, ()), self._left.get(pod.key, ()):
                 for each in left:
                     if each.plugin == plugin and self._now_ns - each.at_ns < self._repeat_ns:
                         return f"it left {each.node} for the same cause in case {each.case}, a moment ago"
-            if case := sources.get(pod.pod.spec.node_name):
-                return f"case {case} moves pods off node {pod.pod.spec.node_name}, and its effect is not measured yet"
-            received_ns = self._received.get(pod.pod.spec.node_name, 0)
+            node = pod.pod.spec.node_name
+            if case := sources.get(node):
+                return f"case {case} moves pods off node {node}, and its effect is not measured yet"
+            received_ns = self._received.get(node, 0)
             if received_ns and self._now_ns - received_ns < self._settle_ns:
-                return f"node {pod.pod.spec.node_name} received pods a moment ago"
+                return f"node {node} received pods a moment ago"
             return ""
 
         return refusal
 
     def left_by(self, pod: PodOnNode) -> tuple[str, ...]:
         """Returns the nodes that this pod, or another of its workload, has left lately."""
-        owner = pod.pod.metadata.controller
+        owner = pod.owner
         found: list[LeftNode] = [
             each
             for key in (owner.uid if owner else "", pod.key, pod.pod.metadata.uid)

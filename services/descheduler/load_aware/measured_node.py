@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from shared.kube.meta import OwnerReference
 from shared.kube.node import Node
 from shared.kube.pod import Pod
 
@@ -24,6 +25,9 @@ class PodOnNode(msgspec.Struct, eq=False, gc=False):
         is_prod: its priority class is prod.
         requests: its requests as a whole.
         constraints: equal for pods that the same nodes admit by labels and taints.
+        demanded: the names of the resources that it requests, in their order, and the amounts of these.
+        gang: `namespace/name` of its gang; empty without one. owner: its controller.
+        protected: the rules that it was checked against last, and what they gave; see `migration/plugin_filter.py`.
         rank: a place for the first keys of the order in which pods leave (`pod_order.rank`), once they are known.
     """
 
@@ -32,6 +36,10 @@ class PodOnNode(msgspec.Struct, eq=False, gc=False):
     is_prod: bool
     requests: Amounts
     constraints: bytes = b""
+    demanded: tuple[tuple[str, ...], tuple[int, ...]] = ((), ())
+    gang: str = ""
+    owner: OwnerReference | None = None
+    protected: tuple[object, str] | None = None
     rank: tuple[Any, ...] | None = None
 
 

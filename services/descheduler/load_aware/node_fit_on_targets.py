@@ -7,6 +7,7 @@ Source: spec/descheduler.md 2.8, step 3.
 """
 
 from collections.abc import Sequence
+from operator import le
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,42 +37,42 @@ class TargetFit:
         self._room: Ints = limits - usage  # int64[targets, resources]: what may be added to the usage
         self._free: dict[str, Ints] = {}
         self._admitted: dict[bytes, NDArray[np.bool_]] = {}
-        self._fronts: dict[bytes, list[tuple[Size, int]]] = {}
+        self._fronts: dict[tuple[bytes, tuple[str, ...]], dict[Size, int]] = {}
 
     def fits(self, pod: PodOnNode, used: Amounts) -> bool:
         """Reports whether a pod with this usage fits on a target, and counts it there."""
-        added = [1 if name == PODS else used.get(name, 0) for name in self._names]
-        requests = {name: amount for name, amount in pod.requests.items() if amount > 0}
-        size = (*added, *(amount for _, amount in sorted(requests.items())))
+        added = tuple([1 if name == PODS else used.get(name, 0) for name in self._names])
+        names, amounts = pod.demanded
+        size = added + amounts
         # Targets only fill up within a phase: where a pod of no larger size did not fit, this one does not either.
-        fronts = self._fronts.setdefault(pod.constraints + b"|" + ",".join(sorted(requests)).encode(), [])
-        start = max((row for known, row in fronts if all(map(int.__le__, known, size))), default=0)
-        row = self._first(start, self._admits(pod), added, requests)
-        fronts.append((size, row))
+        fronts = self._fronts.setdefault((pod.constraints, names), {})
+        start = fronts.pop(size, None)
+        if start is None:
+            start = max((row for known, row in fronts.items() if all(map(le, known, size))), default=0)
+        row = self._first(start, self._admits(pod), added, [self._free_of(name) for name in names], amounts)
+        fronts[size] = row
         if len(fronts) > FRONTS:
-            del fronts[0]
+            del fronts[next(iter(fronts))]
         if row == len(self._nodes):
             return False
         self._room[row] -= added
         return True
 
-    def _first(self, start: int, admitted: NDArray[np.bool_], added: Sequence[int], requests: Amounts) -> int:
+    def _first(self, start: int, admitted: NDArray[np.bool_], added: Size, free: Sequence[Ints], requests: Size) -> int:
         """Returns the first target from `start` that a pod fits on; the number of targets for none."""
-        free = [(self._free_of(name), amount) for name, amount in requests.items()]
         end = min(start + ONE_BY_ONE, len(self._nodes))
         for row in range(start, end):
-            room = self._room[row].tolist()
             if (
                 admitted[row]
-                and all(map(int.__le__, added, room))
-                and all(each[row] >= amount for each, amount in free)
+                and all(map(le, added, self._room[row].tolist()))
+                and all(map(le, requests, [each[row] for each in free]))
             ):
                 return row
         sizes = np.array(added, np.int64)
         for first in range(end, len(self._nodes), CHUNK):
             part = slice(first, first + CHUNK)
             found = admitted[part] & (self._room[part] >= sizes).all(axis=1)
-            for each, amount in free:
+            for each, amount in zip(free, requests, strict=True):
                 found &= each[part] >= amount
             if found.any():
                 return first + int(found.argmax())

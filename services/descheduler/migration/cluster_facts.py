@@ -1,18 +1,19 @@
-"""The facts of the cluster that migration reads: pods by name, uid, node and controller, replicas of workloads, jobs.
+"""The facts of the cluster that migration reads: pods, replicas of workloads, jobs, Reservations.
 
 A fold over `cluster` alone. Source: spec/descheduler.md 1.7 (indexes), 3.6 (workloads).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from copy import copy
 from typing import Any
 
 import msgspec
 
 from services.descheduler.migration.pod_migration_job import PodMigrationJob, UnreadableJob, read_job
+from services.descheduler.state.observed_pods import ObservedPods, discard
 from shared.domain.reservation import Reservation, UnreadableReservation, read_reservation
 from shared.events import Event
-from shared.events.cluster import ObjectDeleted, ObjectObserved, PodDeleted, PodObserved
+from shared.events.cluster import ObjectDeleted, ObjectObserved
 from shared.kube.meta import OwnerReference
 from shared.kube.pod import Pod
 from shared.kube.resource_names import MIGRATION_JOBS, RESERVATIONS, WORKLOADS
@@ -33,11 +34,12 @@ class Workload(msgspec.Struct, frozen=True):
 
     Attributes:
         replicas: desired number of pods; 0 where the controller is of another kind, or is gone.
-        pods: all pods of the workload, in the order of their names; none where `replicas` is not known.
+        unavailable: its pods that are not active and ready, in the order of their names; none where `replicas` is not
+            known.
     """
 
     replicas: int = 0
-    pods: tuple[Pod, ...] = ()
+    unavailable: tuple[Pod, ...] = ()
 
 
 class Controller(msgspec.Struct, frozen=True):
@@ -52,36 +54,24 @@ class ClusterFacts:
     """Objects of the cluster with the indexes that migration needs.
 
     Attributes:
-        pods: `namespace/name` -> pod.
+        pods: those of the observed cluster; kept there.
         jobs: name -> job that can be read.
         unreadable: name -> (uid, fault) of a job that cannot be read.
         reservations: name -> Reservation that can be read.
         controllers: resource -> `namespace/name` -> workload object.
     """
 
-    def __init__(self) -> None:
-        self.pods: dict[str, Pod] = {}
+    def __init__(self, pods: ObservedPods) -> None:
+        self.pods = pods
         self.jobs: dict[str, PodMigrationJob] = {}
         self.unreadable: dict[str, tuple[str, str]] = {}
         self.reservations: dict[str, Reservation] = {}
         self.controllers: dict[str, dict[str, Controller]] = {}
-        self._keys: dict[str, str] = {}
-        self._by_owner: dict[str, dict[str, None]] = {}
-        self._by_node: dict[str, dict[str, None]] = {}
         self._sets: dict[str, dict[str, None]] = {}
 
-    def apply(self, event: Event, pods: Mapping[str, Pod]) -> None:
-        """Folds an observation; every other event changes nothing.
-
-        Args:
-            pods: uid -> the observed pod in a form whose parts other pods share.
-        """
+    def apply(self, event: Event) -> None:
+        """Folds an observation of anything but a pod; every other event changes nothing."""
         match event:
-            case PodObserved(pod=key, pod_uid=uid, object=pod):
-                self.put_pod(key, pods.get(uid, pod))
-            case PodDeleted(pod=key, pod_uid=uid):
-                if (found := self.pods.get(key)) is not None and found.metadata.uid == uid:
-                    self.remove_pod(key)
             case ObjectObserved(resource=resource, name=name, uid=uid, object=body) if resource == MIGRATION_JOBS:
                 self.put_job(name, uid, body)
             case ObjectObserved(resource=resource, name=name, uid=uid, object=body) if resource in WORKLOADS:
@@ -97,26 +87,6 @@ class ClusterFacts:
                 self.reservations.pop(name, None)
 
     # -- changes
-
-    def put_pod(self, key: str, pod: Pod) -> None:
-        """Stores a pod as it is now."""
-        if key in self.pods:
-            self.remove_pod(key)
-        self.pods[key] = pod
-        self._keys[pod.metadata.uid] = key
-        if pod.spec.node_name:
-            self._by_node.setdefault(pod.spec.node_name, {})[key] = None
-        if (owner := pod.metadata.controller) is not None:
-            self._by_owner.setdefault(owner.uid, {})[key] = None
-
-    def remove_pod(self, key: str) -> None:
-        """Removes a pod."""
-        pod = self.pods.pop(key)
-        self._keys.pop(pod.metadata.uid, None)
-        if pod.spec.node_name:
-            _discard(self._by_node, pod.spec.node_name, key)
-        if (owner := pod.metadata.controller) is not None:
-            _discard(self._by_owner, owner.uid, key)
 
     def put_job(self, name: str, uid: str, body: Mapping[str, Any]) -> None:
         """Stores a job as it is now."""
@@ -149,7 +119,7 @@ class ClusterFacts:
     def _remove_workload(self, resource: str, key: str) -> None:
         found = self.controllers.get(resource, {}).pop(key, None)
         if found is not None and resource == REPLICA_SETS and found.owner is not None:
-            _discard(self._sets, found.owner.uid, found.uid)
+            discard(self._sets, found.owner.uid, found.uid)
 
     def with_jobs(self, jobs: dict[str, PodMigrationJob]) -> "ClusterFacts":
         """Returns the same facts with other jobs."""
@@ -161,17 +131,8 @@ class ClusterFacts:
 
     def pod(self, key: str, uid: str = "") -> Pod | None:
         """Returns the pod of a name; None when it is gone, or has another uid than the given one."""
-        found = self.pods.get(key)
+        found = self.pods.by_key.get(key)
         return found if found is not None and uid in ("", found.metadata.uid) else None
-
-    def pod_of_uid(self, uid: str) -> Pod | None:
-        """Returns the pod with a uid."""
-        key = self._keys.get(uid)
-        return None if key is None else self.pods[key]
-
-    def pods_on(self, node: str) -> tuple[Pod, ...]:
-        """Returns the pods on a node, in the order of their names."""
-        return tuple(self.pods[key] for key in sorted(self._by_node.get(node, ())))
 
     def workload(self, pod: Pod) -> Workload:
         """Returns the workload of a pod with a controller: of a Deployment's ReplicaSet, the Deployment."""
@@ -182,8 +143,8 @@ class ClusterFacts:
             return Workload()
         above = None if found.owner is None else self._controller(namespace, found.owner)
         if above is None:
-            return Workload(found.replicas, self._pods_of((found.uid,), namespace))
-        return Workload(above.replicas, self._pods_of(self._sets.get(above.uid, ()), namespace))
+            return Workload(found.replicas, self.pods.unavailable_of((found.uid,), namespace))
+        return Workload(above.replicas, self.pods.unavailable_of(self._sets.get(above.uid, ()), namespace))
 
     def _controller(self, namespace: str, owner: OwnerReference) -> Controller | None:
         group = owner.api_version.rpartition("/")[0]
@@ -191,15 +152,11 @@ class ClusterFacts:
         found = self.controllers.get(resource, {}).get(f"{namespace}/{owner.name}") if resource else None
         return found if found is not None and found.uid == owner.uid else None
 
-    def _pods_of(self, uids: Iterable[str], namespace: str) -> tuple[Pod, ...]:
-        keys = sorted(key for uid in uids for key in self._by_owner.get(uid, ()))
-        return tuple(pod for pod in map(self.pods.__getitem__, keys) if pod.metadata.namespace == namespace)
-
     def pods_of_job(self, job: PodMigrationJob) -> Iterator[Pod]:
         """Yields the pods that a job is about: that with its uid, and that with its name."""
         named = job.spec.pod_ref
-        by_uid = self.pod_of_uid(named.uid) if named.uid else None
-        by_name = self.pods.get(named.key)
+        by_uid = self.pods.by_uid.get(named.uid)
+        by_name = self.pods.by_key.get(named.key)
         if by_uid is not None:
             yield by_uid
         if by_name is not None and by_name is not by_uid:
@@ -211,10 +168,8 @@ class ClusterFacts:
         """Returns the stored form; the indexes are derived."""
         return StoredFacts(self.jobs, self.unreadable, self.reservations, self.controllers)
 
-    def restore(self, stored: "StoredFacts", pods: Iterable[Pod]) -> None:
+    def restore(self, stored: "StoredFacts") -> None:
         """Takes over a stored form; the pods are stored elsewhere."""
-        for pod in pods:
-            self.put_pod(pod.metadata.key, pod)
         self.jobs, self.unreadable, self.reservations = stored.jobs, stored.unreadable, stored.reservations
         self.controllers = stored.controllers
         for found in self.controllers.get(REPLICA_SETS, {}).values():
@@ -239,10 +194,3 @@ def _reference(body: Mapping[str, Any]) -> OwnerReference:
         uid=str(body.get("uid", "")),
         controller=True,
     )
-
-
-def _discard(index: dict[str, dict[str, None]], group: str, key: str) -> None:
-    members = index[group]
-    members.pop(key, None)
-    if not members:
-        del index[group]

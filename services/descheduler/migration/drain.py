@@ -26,7 +26,7 @@ from shared.events import Draft
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.migration import DrainEnded
 from shared.kube.instants import duration_text
-from shared.kube.pod import ENDED_PHASES, Pod
+from shared.kube.pod import Pod
 from shared.kube.resource_names import CORDON, MIGRATION_JOBS
 
 TRIES = 3
@@ -59,8 +59,7 @@ def drain_plan(
 ) -> list[Planned]:
     """Returns what a drain does with each pod of a node, by name: those that it would move now, that wait, that stay."""
     chain = filter_for_plugins(facts, args)
-    pods = (pod for pod in facts.pods_on(node) if pod.status.phase not in ENDED_PHASES)
-    return [_planned(state, chain, limits, pod) for pod in pods]
+    return [_planned(state, chain, limits, pod) for pod in facts.pods.on_node(node)]
 
 
 def _planned(state: MigrationState, chain: FilterChain, limits: RateLimits, pod: Pod) -> Planned:

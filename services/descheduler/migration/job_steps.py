@@ -14,7 +14,6 @@ from services.descheduler.migration.controller_args import MigrationArgs
 from services.descheduler.migration.eviction_step import evict, eviction_in_flight
 from services.descheduler.migration.job_progress import SPEC, JobProgress
 from services.descheduler.migration.job_reservation import reservation_body, reservation_name
-from services.descheduler.migration.migration_limits import is_available
 from services.descheduler.migration.migration_state import MigrationState
 from services.descheduler.migration.pod_migration_job import (
     EVICT_ANNOTATION,
@@ -23,6 +22,7 @@ from services.descheduler.migration.pod_migration_job import (
     PodMigrationJob,
 )
 from services.descheduler.migration.rate_limits import RateLimits
+from services.descheduler.state.observed_pods import is_available
 from shared.domain.reservation import FAILED, ORDER, PENDING, SUCCEEDED, Reservation
 from shared.events import Draft
 from shared.events.intents import FieldsDesired, ObjectDesired

@@ -9,7 +9,7 @@ from services.descheduler.migration.cluster_facts import ClusterFacts, Workload
 from services.descheduler.migration.controller_args import MigrationArgs
 from services.descheduler.migration.pod_migration_job import RUNNING, PodMigrationJob
 from services.descheduler.migration.workload_limits import workload_limit
-from shared.kube.pod import ENDED_PHASES, Pod
+from shared.kube.pod import Pod
 
 Reason = str
 """Why a pod may not move now, or is never moved, as a phrase; empty where it may."""
@@ -90,7 +90,7 @@ class MigrationLimits:
                 return f"{len(moving)} pods of {owner.kind} {owner.name} move, maxMigratingPerWorkload is {limit}"
         if rules.limits_unavailable:
             limit = workload_limit(workload.replicas, rules.max_unavailable)
-            absent = moving | {each.metadata.uid: None for each in workload.pods if not is_available(each)}
+            absent = moving | {each.metadata.uid: None for each in workload.unavailable}
             if len(absent) >= limit:
                 return (
                     f"{len(absent)} pods of {owner.kind} {owner.name} move or are unavailable, "
@@ -122,10 +122,3 @@ def expected_replicas(pod: Pod, workload: Workload, rules: MigrationArgs) -> Rea
             f"its workload has {replicas} replicas, of which {max(limits)} may move at once (skipCheckExpectedReplicas)"
         )
     return ""
-
-
-def is_available(pod: Pod) -> bool:
-    """Reports whether a pod is active and ready."""
-    ready = pod.condition("Ready")
-    is_active = pod.status.phase not in ENDED_PHASES and not pod.metadata.deletion_timestamp
-    return is_active and ready is not None and ready.status == "True"

@@ -4,7 +4,7 @@ Two contexts are folded, each into fields of its own: `cluster` (facts, outcomes
 passed, evictions requested). What needs both is computed on demand.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -12,6 +12,7 @@ import msgspec
 from services.descheduler.migration.cluster_facts import ClusterFacts, StoredFacts
 from services.descheduler.migration.job_reservation import job_of
 from services.descheduler.migration.pod_migration_job import ABORTED, DRAIN, SUCCEEDED
+from services.descheduler.state.observed_pods import ObservedPods
 from shared.events import RecordedEvent
 from shared.events.cluster import (
     DesiredStateApplied,
@@ -34,7 +35,6 @@ from shared.events.migration import (
     MigrationEvictionDecided,
 )
 from shared.kube.instants import SECOND
-from shared.kube.pod import Pod
 from shared.kube.resource_names import CORDON, MIGRATION_JOBS, RESERVATIONS
 
 OWN = "descheduling"
@@ -122,8 +122,8 @@ class MigrationState:
         drain_failures: pod uid -> why jobs of drains failed, until no drain goes on (`descheduling`).
     """
 
-    def __init__(self) -> None:
-        self.facts = ClusterFacts()
+    def __init__(self, pods: ObservedPods) -> None:
+        self.facts = ClusterFacts(pods)
         self.aborted: dict[str, None] = {}
         self.rejected: dict[str, tuple[int, str]] = {}
         self.outcomes: dict[int, Outcome] = {}
@@ -137,10 +137,10 @@ class MigrationState:
         self._decided: dict[str, MigrationEvictionDecided] = {}
         self._newest: dict[str, int] = {}
 
-    def apply_cluster(self, record: RecordedEvent, pods: Mapping[str, Pod]) -> None:
-        """Folds an event of `cluster`; `pods`: see `ClusterFacts.apply`."""
+    def apply_cluster(self, record: RecordedEvent) -> None:
+        """Folds an event of `cluster`."""
         event, cause = record.event, record.cause
-        self.facts.apply(event, pods)
+        self.facts.apply(event)
         match event:
             case ObjectObserved(resource=resource, uid=uid, object=body) if resource == MIGRATION_JOBS:
                 if (body.get("status") or {}).get("phase") == ABORTED:
@@ -295,9 +295,9 @@ class MigrationState:
             self._decided,
         )
 
-    def restore(self, stored: "StoredMigration", pods: Iterable[Pod]) -> None:
+    def restore(self, stored: "StoredMigration") -> None:
         """Takes over a stored form."""
-        self.facts.restore(stored.facts, pods)
+        self.facts.restore(stored.facts)
         self.aborted, self.rejected, self.outcomes = stored.aborted, stored.rejected, dict(stored.outcomes)
         self.passed, self._decided = stored.passed, stored.decided
         self.made, self.deleted = stored.made, stored.deleted

@@ -26,7 +26,7 @@ def migration_filter(inputs: Inputs, args: MigrationArgs, now_ns: int) -> Filter
     limits = RateLimits(inputs.migration, facts, args, now_ns)
 
     def reason(pod: PodOnNode) -> str:
-        return chain.reason(pod.pod) or limits.object_exceeded(pod.pod)
+        return chain.reason(pod) or limits.object_exceeded(pod.pod)
 
     return reason
 
@@ -39,25 +39,44 @@ class CycleFilter:
         active = [job for job in chain.facts.jobs.values() if job.is_active]
         self._moving = {text for job in active for text in (job.spec.pod_ref.uid, job.spec.pod_ref.key) if text}
         self._known: dict[tuple[str, ...], str] = {}
+        self._workloads: dict[tuple[str, str], tuple[str, str]] = {}
 
-    def reason(self, pod: Pod) -> str:
+    def reason(self, pod: PodOnNode) -> str:
         """Returns the first reason for which a plugin may not choose a pod, as `FilterChain.reason` does."""
-        chain, metadata = self._chain, pod.metadata
-        if (metadata.uid in self._moving or metadata.key in self._moving) and (found := chain.existing_job(pod)):
+        chain, body = self._chain, pod.pod
+        # Without an active job no limit on jobs is reached, and no pod is moved by one.
+        if (
+            self._moving
+            and (body.metadata.uid in self._moving or pod.key in self._moving)
+            and (found := chain.existing_job(body))
+        ):
             return found
-        if found := chain.scheduler(pod):
+        if found := chain.scheduler(body):
             return found
-        if is_forced(pod):
+        if is_forced(body):
             return ""
-        owner, namespace, limits = pod.metadata.controller, metadata.namespace, chain.limits
-        workload = (namespace, owner.uid if owner else "")
+        if found := _protection(pod, chain.rules):
+            return found
+        replicas, at_once = self._of_workload(pod)
+        return replicas or (self._of_jobs(body) if self._moving else "") or at_once
+
+    def _of_workload(self, pod: PodOnNode) -> tuple[str, str]:
+        """Returns why the workload of a pod has too few replicas, and why no more of its pods may move at once."""
+        if pod.owner is None:
+            return "", ""
+        key = pod.pod.metadata.namespace, pod.owner.uid
+        found = self._workloads.get(key)
+        if found is None:
+            chain = self._chain
+            found = self._workloads[key] = chain.replicas(pod.pod), chain.limits.per_workload(pod.pod)
+        return found
+
+    def _of_jobs(self, pod: Pod) -> str:
+        limits = self._chain.limits
         return (
-            protection(pod, chain.rules)
-            or self._once(("replicas", *workload), chain.replicas, pod)
-            or self._once(("globally",), limits.globally, pod)
+            self._once(("globally",), limits.globally, pod)
             or self._once(("node", pod.spec.node_name), limits.per_node, pod)
-            or self._once(("namespace", namespace), limits.per_namespace, pod)
-            or self._once(("workload", *workload), limits.per_workload, pod)
+            or self._once(("namespace", pod.metadata.namespace), limits.per_namespace, pod)
         )
 
     def _once(self, key: tuple[str, ...], check: Callable[[Pod], str], pod: Pod) -> str:
@@ -65,3 +84,10 @@ class CycleFilter:
         if found is None:
             found = self._known[key] = check(pod)
         return found
+
+
+def _protection(pod: PodOnNode, rules: MigrationArgs) -> str:
+    """Returns `protection` of a pod: a function of the pod and the rules, so that it is found once for both."""
+    if pod.protected is None or pod.protected[0] is not rules:
+        pod.protected = rules, protection(pod.pod, rules)
+    return pod.protected[1]

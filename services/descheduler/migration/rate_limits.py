@@ -44,6 +44,8 @@ class RateLimits:
 
     def object_exceeded(self, pod: Pod) -> str:
         """Returns which object of the pod has had too many evictions lately; empty for none."""
+        if not self._instants:
+            return ""
         owner = pod.metadata.controller
         keys = {WORKLOAD: "" if owner is None else owner.uid, NAMESPACE: pod.metadata.namespace}
         for kind in self._args.object_limiters:

@@ -90,14 +90,14 @@ class DeschedulerState(OwnDesiredStates):
         cases: eviction cases, and the PodMigrationJobs by which they move pods.
     """
 
-    SCHEMA: ClassVar[int] = 3
+    SCHEMA: ClassVar[int] = 4
 
     def __init__(self) -> None:
         super().__init__()
         self.positions: dict[str, int] = {}
         self.cluster = ObservedCluster()
         self.measured = MeasuredNodes()
-        self.migration = MigrationState()
+        self.migration = MigrationState(self.cluster.pods)
         self.listed = False
         self.config_map: str | None = None
         self.config_map_uid = ""
@@ -129,7 +129,7 @@ class DeschedulerState(OwnDesiredStates):
 
     def _apply_cluster(self, record: RecordedEvent) -> None:
         self.cluster.apply(record)
-        self.migration.apply_cluster(record, self.cluster.pods)
+        self.migration.apply_cluster(record)
         match record.event:
             case ObjectObserved(resource="configmaps", name=name, uid=uid, object=body) if name == CONFIG_MAP:
                 self.config_map_uid = uid
@@ -178,7 +178,7 @@ class DeschedulerState(OwnDesiredStates):
         self._restore_deletions()
         self.cluster.restore(stored.cluster)
         self.cases.cases, self.cases.jobs = stored.opened, stored.jobs
-        self.migration.restore(stored.migration, self.cluster.pods.values())
+        self.migration.restore(stored.migration)
 
 
 class _Stored(msgspec.Struct):

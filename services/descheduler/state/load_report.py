@@ -13,28 +13,22 @@ from shared.kube.node import Node, NodeMetricStatus, ResourceMap
 from shared.kube.quantity import BadQuantity, amount, nanos
 
 
-class Used(NamedTuple):
-    """A used amount: milli-cores and bytes; None where the report lacks it."""
-
-    cpu: int | None = None
-    memory: int | None = None
-
-
 class LoadReport(NamedTuple):
     """A report.
 
     Attributes:
         at_ns: the instant that it is about; 0 when it has none.
         has_node: it has a part about the node, and its time does not lie ahead of its observation.
-        system: usage outside of pods.
+        system: usage outside of pods, by resource: cpu in milli-cores, memory in bytes, the rest in whole units. A
+            resource that is not measured is absent. A NodeMetric may have any resource, for thresholds to name it.
         pods: `namespace/name` -> usage.
         ranges: the range of each resource over all its amounts.
     """
 
     at_ns: int = 0
     has_node: bool = False
-    system: Used = Used()
-    pods: dict[str, Used] = {}  # noqa: RUF012  # never changed
+    system: dict[str, int] = {}  # noqa: RUF012  # never changed
+    pods: dict[str, dict[str, int]] = {}  # noqa: RUF012  # never changed
     ranges: dict[str, AmountRange] = {}  # noqa: RUF012  # never changed
 
     def is_believable(self, node: Node | None) -> bool:
@@ -56,20 +50,25 @@ def report_of_node_metric(status: NodeMetricStatus, observed_ns: int) -> LoadRep
 
 def report_of_event(report: NodeReported) -> LoadReport:
     """Converts a recorded report."""
-    pods = {pod.pod: Used(pod.cpu_milli, pod.memory) for of in report.pods for pod in of.pods}
-    system = Used(report.system.cpu_milli, report.system.memory)
+    pods = {pod.pod: _amounts(pod.cpu_milli, pod.memory) for of in report.pods for pod in of.pods}
+    system = _amounts(report.system.cpu_milli, report.system.memory)
     return LoadReport(report.at_ns, has_node=True, system=system, pods=pods, ranges=ranges_of_report(report))
 
 
-def _used(given: ResourceMap | None) -> Used:
+def _amounts(cpu: int | None, memory: int | None) -> dict[str, int]:
+    if cpu is not None and memory is not None:
+        return {"cpu": cpu, "memory": memory}
+    return {name: size for name, size in (("cpu", cpu), ("memory", memory)) if size is not None}
+
+
+def _used(given: ResourceMap | None) -> dict[str, int]:
     found: dict[str, int] = {}
-    for name in ("cpu", "memory"):
-        if given and given.resources and name in given.resources:
-            try:
-                found[name] = amount(name, nanos(given.resources[name]))
-            except BadQuantity:
-                continue
-    return Used(**found)
+    for name, text in ((given and given.resources) or {}).items():
+        try:
+            found[name] = amount(name, nanos(text))
+        except BadQuantity:
+            continue
+    return found
 
 
 def _at_ns(text: str | None) -> int:

@@ -7,6 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from services.descheduler.state.load_report import LoadReport, report_of_event, report_of_node_metric
+from services.descheduler.state.observed_pods import ENCODER, ObservedPods
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import (
     NodeDeleted,
@@ -18,10 +19,7 @@ from shared.events.cluster import (
 )
 from shared.events.metrics import NodeReported, NodeReportsExpired
 from shared.kube.node import Node
-from shared.kube.pod import ENDED_PHASES, Pod, PodSpec
-
-SPARE_SPECS = 1000
-"""Specs without pods are dropped when there are more of them than pods plus this."""
+from shared.kube.pod import Pod, PodSpec
 
 
 class ObservedCluster:
@@ -29,32 +27,29 @@ class ObservedCluster:
 
     Attributes:
         nodes: name -> the node, without images.
-        pods: uid -> the pod; those on no node as well.
+        pods: see `ObservedPods`.
         node_metrics: node -> the report in its NodeMetric object.
         reports: node -> its newest report of `metrics-*`.
         newest_report_ns: node -> the newest instant it ever reported; also after its reports have expired.
-        versions: node -> number of changes of the node, its pods or its reports; pod_versions: of its pods alone. They
-            tell caches what has changed, and are not stored.
+        versions: node -> number of changes of the node or its reports; `pods.versions` has those of its pods. They tell
+            caches what has changed, and are not stored.
     """
 
     def __init__(self) -> None:
         self.versions: dict[str, int] = {}
-        self.pod_versions: dict[str, int] = {}
         self.nodes: dict[str, Node] = {}
-        self.pods: dict[str, Pod] = {}
+        self.pods = ObservedPods()
         self.node_metrics: dict[str, LoadReport] = {}
         self.reports: dict[str, LoadReport] = {}
         self.newest_report_ns: dict[str, int] = {}
-        self._by_node: dict[str, dict[str, None]] = {}
-        self._specs: dict[bytes, PodSpec] = {}
 
     def apply(self, record: RecordedEvent) -> None:
         """Folds one event of `cluster`."""
         match record.event:
-            case PodObserved(pod_uid=uid, object=pod):
-                self._set_pod(uid, pod)
+            case PodObserved(object=pod):
+                self.pods.put(pod)
             case PodDeleted(pod_uid=uid):
-                self._remove_pod(uid)
+                self.pods.remove(uid)
             case NodeObserved(node=name, object=node):
                 self.nodes[name] = replace(node, status=replace(node.status, images=()))
                 self._mark(name)
@@ -91,20 +86,12 @@ class ObservedCluster:
         ]
         return max(found, key=lambda report: report.at_ns, default=None)
 
-    def pods_on(self, node: str) -> list[Pod]:
-        """Returns the pods on a node that have not ended, by namespace and name."""
-        pods = [self.pods[uid] for uid in self._by_node.get(node, ())]
-        live = [pod for pod in pods if pod.status.phase not in ENDED_PHASES]
-        live.sort(key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
-        return live
-
     def stored(self) -> "StoredCluster":
         """Returns the stored form."""
         specs: dict[bytes, int] = {}
         pods = {}
-        for uid in sorted(self.pods):
-            pod = self.pods[uid]
-            number = specs.setdefault(_ENCODER.encode(pod.spec), len(specs))
+        for uid, pod in sorted(self.pods.by_uid.items()):
+            number = specs.setdefault(ENCODER.encode(pod.spec), len(specs))
             pods[uid] = (number, replace(pod, spec=PodSpec()))
         return StoredCluster(
             nodes=self.nodes,
@@ -118,36 +105,13 @@ class ObservedCluster:
     def restore(self, stored: "StoredCluster") -> None:
         """Takes over a stored cluster."""
         specs = [msgspec.json.decode(each, type=PodSpec) for each in stored.specs]
-        for uid, (number, pod) in stored.pods.items():
-            self._set_pod(uid, replace(pod, spec=specs[number]))
+        for number, pod in stored.pods.values():
+            self.pods.put(replace(pod, spec=specs[number]))
         self.nodes, self.node_metrics = stored.nodes, stored.node_metrics
         self.reports, self.newest_report_ns = stored.reports, stored.newest_report_ns
 
-    def _set_pod(self, uid: str, pod: Pod) -> None:
-        self._remove_pod(uid)
-        # Pods of one workload have equal specs, which are most of a pod: each is stored once.
-        spec = self._specs.setdefault(_ENCODER.encode(pod.spec), pod.spec)
-        self.pods[uid] = replace(pod, spec=spec)
-        if node := spec.node_name:
-            self._by_node.setdefault(node, {})[uid] = None
-            self._mark_pods(node)
-        if len(self._specs) > 2 * len(self.pods) + SPARE_SPECS:
-            self._specs = {_ENCODER.encode(each.spec): each.spec for each in self.pods.values()}
-
-    def _remove_pod(self, uid: str) -> None:
-        pod = self.pods.pop(uid, None)
-        if pod is not None and (node := pod.spec.node_name):
-            del self._by_node[node][uid]
-            if not self._by_node[node]:
-                del self._by_node[node]
-            self._mark_pods(node)
-
     def _mark(self, node: str) -> None:
         self.versions[node] = self.versions.get(node, 0) + 1
-
-    def _mark_pods(self, node: str) -> None:
-        self.pod_versions[node] = self.pod_versions.get(node, 0) + 1
-        self._mark(node)
 
 
 class StoredCluster(msgspec.Struct):
@@ -163,6 +127,3 @@ class StoredCluster(msgspec.Struct):
     node_metrics: dict[str, LoadReport]
     reports: dict[str, LoadReport]
     newest_report_ns: dict[str, int]
-
-
-_ENCODER = msgspec.json.Encoder(order="sorted")

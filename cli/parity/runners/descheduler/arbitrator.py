@@ -13,6 +13,7 @@ from services.descheduler.migration.job_outcomes import FORBIDDEN, forbidden_mes
 from services.descheduler.migration.migration_limits import MigrationLimits
 from services.descheduler.migration.pod_migration_job import PASSED_ARBITRATION, PodMigrationJob
 from services.descheduler.migration.workload_limits import workload_limit
+from services.descheduler.state.observed_pods import ObservedPods
 from services.gateway.kube_api.decoding import ApiPod
 from services.gateway.kube_api.resources import PODS
 from services.gateway.kube_api.unused_field_removal import keep_fields
@@ -48,7 +49,7 @@ def _valid(args: Mapping[str, Any]) -> Json:
 
 def facts_of(given: Mapping[str, Any]) -> ClusterFacts:
     """Returns the recorded cluster, as the gateway keeps its objects."""
-    facts = ClusterFacts()
+    facts = ClusterFacts(ObservedPods())
     for body in given.get("workloads", ()):
         metadata = body["metadata"]
         facts.put_workload(
@@ -57,7 +58,7 @@ def facts_of(given: Mapping[str, Any]) -> ClusterFacts:
     for body in given.get("pods", ()):
         found = keep_fields(PODS, msgspec.convert(body, ApiPod)).object
         assert isinstance(found, Pod)
-        facts.put_pod(found.metadata.key, found)
+        facts.pods.put(found)
     for body in given.get("jobs", ()):
         facts.put_job(body["metadata"]["name"], body["metadata"]["uid"], body)
     return facts
@@ -67,7 +68,7 @@ def _filtered(facts: ClusterFacts, rules: MigrationArgs, given: Mapping[str, Any
     passed = {f"uid-{name}": None for name in given.get("passed", ())}
     chain = filter_for_plugins(facts, rules)
     arbitrating = FilterChain(facts, rules, MigrationLimits(facts, rules, passed, arbitrating=True))
-    return {"pods": {key: _gates(chain, arbitrating, pod) for key, pod in facts.pods.items()}}
+    return {"pods": {key: _gates(chain, arbitrating, pod) for key, pod in facts.pods.by_key.items()}}
 
 
 def _gates(chain: FilterChain, arbitrating: FilterChain, pod: Pod) -> Json:
@@ -146,14 +147,14 @@ class Rounds:
                 self._change(body["metadata"]["name"])
                 self._waiting[body["metadata"]["name"]] = None
             case {"type": "podReady", "pod": key, "ready": ready}:
-                pod = self._facts.pods[key]
+                pod = self._facts.pods.by_key[key]
                 others = tuple(each for each in pod.status.conditions if each.type != "Ready")
                 body = msgspec.to_builtins(pod)
                 condition = {"type": "Ready", "status": "True" if ready else "False"}
                 body["status"]["conditions"] = [*map(msgspec.to_builtins, others), condition]
-                self._facts.put_pod(key, msgspec.convert(body, Pod))
+                self._facts.pods.put(msgspec.convert(body, Pod))
             case {"type": "podDeleted", "pod": key}:
-                self._facts.remove_pod(key)
+                self._facts.pods.remove(self._facts.pods.by_key[key].metadata.uid)
 
     def _change(self, name: str, **fields: Json) -> None:
         body = self._bodies[name] = self._bodies[name] | fields

@@ -1,20 +1,30 @@
 """Runs the domain `lownodeload`: rounds of the plugin, the order of pods, and the anomaly detector."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from services.descheduler.load_aware.anomaly_detector import Detector
 from services.descheduler.load_aware.arguments import LowNodeLoadArgs, read_args
 from services.descheduler.load_aware.balance import BalanceResult, PoolResult, balance
 from services.descheduler.load_aware.classification import as_amounts
-from services.descheduler.load_aware.measured_node import PodOnNode
+from services.descheduler.load_aware.measured_node import MeasuredNode, PodOnNode
 from services.descheduler.load_aware.pod_order import order_key
 from services.descheduler.load_aware.thresholds import completed
-from services.descheduler.state.measured_nodes import measured_node, pod_on_node
+from services.descheduler.state.measured_nodes import MeasuredNodes, pod_on_node
+from services.descheduler.state.observed_cluster import ObservedCluster
 from shared.domain.component_config import BadConfig
 from shared.domain.node_selection import meets
+from shared.events import Event, RecordedEvent
+from shared.events.cluster import (
+    NodeMetricDeleted,
+    NodeMetricObserved,
+    NodeObserved,
+    PodDeleted,
+    PodObserved,
+)
 from shared.kube.instants import SECOND, instant_ns
 from shared.kube.node import Node, NodeMetric
 from shared.kube.pod import Pod
@@ -82,29 +92,60 @@ def _leaked(given: Given) -> list[LowNodeLoadArgs]:
 
 
 def rounds(given: Given, args: Sequence[LowNodeLoadArgs]) -> list[dict[str, Any]]:
-    """Runs the rounds of a case, each with arguments of its own."""
-    pods = [msgspec.convert(each, Pod) for each in given["pods"]]
-    nodes = [msgspec.convert(each, Node) for each in given["nodes"]]
+    """Runs the rounds of a case, each with arguments of its own; the State folds what the gateway would observe."""
+    cluster = _Observed(given)
     detectors: tuple[dict[str, Detector], dict[str, Detector]] = ({}, {})
     answers = []
     for number, of_round in enumerate(given["rounds"]):
         now_ns = instant_ns(of_round["time"])
-        read = [msgspec.convert(each, NodeMetric) for each in of_round["nodeMetrics"]]
-        metrics = {each.metadata.name: each for each in read}
-        measured = [
-            measured_node(
-                node, [p for p in pods if p.spec.node_name == node.metadata.name], metrics.get(node.metadata.name)
-            )
-            for node in nodes
-        ]
+        measured = cluster.measured(of_round["nodeMetrics"], now_ns)
         evictor = _Evictor(given["evictor"])
         result = balance(args[number], measured, detectors, evictor, now_ns)
         detectors = result.detectors, result.prod_detectors
         answers.append(_round(result, evictor, now_ns, paused=args[number].paused))
         if given["removeEvicted"]:
-            gone = {call["pod"] for call in evictor.calls if call["accepted"]}
-            pods = [pod for pod in pods if pod.metadata.key not in gone]
+            cluster.remove({call["pod"] for call in evictor.calls if call["accepted"]}, now_ns)
     return answers
+
+
+class _Observed:
+    """The recorded cluster, as the descheduler's State has it."""
+
+    def __init__(self, given: Given) -> None:
+        self._cluster, self._cache, self._seq = ObservedCluster(), MeasuredNodes(), 0
+        self._names = [each["metadata"]["name"] for each in given["nodes"]]
+        self._listed: dict[str, int] = {}
+        for body in given["nodes"]:
+            self._apply(NodeObserved(node=body["metadata"]["name"], object=msgspec.convert(body, Node)), 0)
+        for body in given["pods"]:
+            pod = msgspec.convert(body, Pod)
+            key = pod.metadata.key
+            self._listed[key] = len(self._listed)
+            pod = replace(pod, metadata=replace(pod.metadata, uid=key))  # the recorded pods have none
+            self._apply(PodObserved(pod=key, pod_uid=key, object=pod), 0)
+
+    def measured(self, metrics: Sequence[Any], now_ns: int) -> list[MeasuredNode]:
+        """Returns the nodes with new NodeMetric objects, all of them."""
+        found = {each["metadata"]["name"]: msgspec.convert(each, NodeMetric) for each in metrics}
+        for name in self._names:
+            if name in found:
+                self._apply(NodeMetricObserved(node=name, object=found[name]), now_ns)
+            else:
+                self._apply(NodeMetricDeleted(node=name), now_ns)
+        return [self._in_listed_order(each) for each in self._cache.of(self._cluster, self._names)]
+
+    def _in_listed_order(self, node: MeasuredNode) -> MeasuredNode:
+        """Returns a node with its pods in the order in which upstream listed them, where the State has that of names."""
+        return node._replace(pods=sorted(node.pods, key=lambda pod: self._listed[pod.key]))
+
+    def remove(self, keys: Collection[str], now_ns: int) -> None:
+        """The evicted pods are gone."""
+        for key in sorted(keys):
+            self._apply(PodDeleted(pod=key, pod_uid=key), now_ns)
+
+    def _apply(self, event: Event, now_ns: int) -> None:
+        self._seq += 1
+        self._cluster.apply(RecordedEvent("cluster", self._seq, event, now_ns))
 
 
 class _Evictor:
