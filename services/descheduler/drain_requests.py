@@ -65,7 +65,9 @@ def draft_of(state: DeschedulerState, command: DrainCommand) -> Draft | None:
     if command.verb == "start" and drain is None:
         return Draft(DrainRequested(node=command.node, by=command.by, reason=command.reason))
     if command.verb == "cancel" and drain is not None:
-        return Draft(DrainEnded(node=command.node, moved=drain.moved, remaining={}, by=command.by))
+        return Draft(
+            DrainEnded(node=command.node, moved=state.migration.moved(command.node), remaining={}, by=command.by)
+        )
     return None
 
 
@@ -78,4 +80,4 @@ def status_of(state: DeschedulerState, node: str, fault: str, now_ns: int) -> Dr
     plan = drain_plan(state.migration, facts, args, RateLimits(state.migration, facts, args, now_ns), node)
     drain = state.migration.drains.get(node)
     pods = tuple(DrainedPod(each.pod.metadata.key, str(each.step), each.reason) for each in plan)
-    return DrainStatus(node, drain is not None, 0 if drain is None else drain.moved, pods)
+    return DrainStatus(node, drain is not None, state.migration.moved(node), pods)

@@ -1,5 +1,5 @@
 """The events that outlast their partition in `descheduling`: the configuration, cases that count, detectors, jobs that
-passed arbitration and have not ended, and newest desired states.
+passed arbitration and have not ended, open drains with the ends of their jobs, and newest desired states.
 """
 
 from collections.abc import Hashable
@@ -15,7 +15,7 @@ from shared.events.descheduling import (
 )
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
-from shared.events.migration import MigrationArbitrated, MigrationEnded
+from shared.events.migration import DrainEnded, DrainRequested, MigrationArbitrated, MigrationEnded
 from shared.log.retention_carry_forward import CarryForward, Holds, Kept
 
 
@@ -34,6 +34,8 @@ def subject(record: RecordedEvent) -> Hashable:
             return resource, name, ""
         case MigrationArbitrated(job_uid=uid) | MigrationEnded(job_uid=uid):
             return MigrationArbitrated, uid
+        case DrainRequested(node=node) | DrainEnded(node=node):
+            return DrainRequested, node
     return type(record.event)
 
 
@@ -52,6 +54,11 @@ def holds(state: DeschedulerState, _: Kept) -> Holds:
                 return state.is_newest(event)
             case MigrationArbitrated(job_uid=uid):
                 return uid in state.migration.passed
+            case MigrationEnded(job=job):
+                return job in state.migration.drain_ends
+            case DrainRequested(node=node):
+                drain = state.migration.drains.get(node)
+                return drain is not None and drain.seq == record.seq
             case ConfigApplied(digest=digest):
                 return digest == state.config_digest
             case ConfigRejected(digest=digest):
@@ -67,6 +74,8 @@ CARRY_FORWARD = CarryForward(
         EvictionStepDecided,
         EvictionCaseClosed,
         MigrationArbitrated,
+        MigrationEnded,
+        DrainRequested,
         AnomaliesObserved,
         DeschedulingCycled,
         FieldsDesired,
@@ -75,7 +84,7 @@ CARRY_FORWARD = CarryForward(
         ConfigRejected,
         WriterStarted,
     ),
-    ends=(MigrationEnded,),
+    ends=(DrainEnded,),
     subject=subject,
     holds=holds,
     with_positions=True,

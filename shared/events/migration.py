@@ -50,6 +50,7 @@ class MigrationEnded(Event, frozen=True, tag="koord.descheduling.MigrationEnded.
         phase: Succeeded, Failed or Aborted; empty where the object is gone.
         reason: one word, as in the status.
         message: for people.
+        drain: node of the drain that the job belongs to, while that goes on; empty for none. pod_uid: its pod.
     """
 
     KEY: ClassVar[str] = "job"
@@ -59,6 +60,8 @@ class MigrationEnded(Event, frozen=True, tag="koord.descheduling.MigrationEnded.
     phase: str
     reason: str = ""
     message: str = ""
+    drain: str = ""
+    pod_uid: str = ""
 
 
 class DrainRequested(Event, frozen=True, tag="koord.descheduling.DrainRequested.v1"):

@@ -80,7 +80,15 @@ def migration_drafts(inputs: Inputs, args: MigrationArgs, now_ns: int) -> list[D
     drafts += _drained(inputs, facts, args, now_ns)
     drafts += _scavenged(state, ours, now_ns)
     drafts += _released(state, jobs)
-    return drafts
+    return [_with_drain(state, draft) for draft in drafts]
+
+
+def _with_drain(state: MigrationState, draft: Draft) -> Draft:
+    """Returns the end of a job of a drain with what the drain keeps of it, longer than the job is in the log."""
+    event = draft.event
+    if not isinstance(event, MigrationEnded) or (job := state.drain_jobs.get(event.job)) is None:
+        return draft
+    return draft._replace(event=replace(event, drain=job.node, pod_uid=job.pod_uid))
 
 
 def effective_facts(inputs: Inputs) -> ClusterFacts:

@@ -88,7 +88,7 @@ def drain_drafts(
     """
     for node, drain in sorted(state.drains.items()):
         if node not in cordoned:
-            yield Draft(DrainEnded(node=node, moved=drain.moved, remaining={}))
+            yield Draft(DrainEnded(node=node, moved=state.moved(node), remaining={}))
             continue
         if not cordoned[node]:
             if not drain.cordons:
@@ -99,7 +99,7 @@ def drain_drafts(
         is_moving = any(job.node == node for job in state.drain_jobs.values())
         if not is_moving and all(each.step is DrainStep.STAYS for each in plan):
             remaining = {each.pod.metadata.key: each.reason for each in plan}
-            yield Draft(DrainEnded(node=node, moved=drain.moved, remaining=remaining))
+            yield Draft(DrainEnded(node=node, moved=state.moved(node), remaining=remaining))
         elif not state.drain_jobs_in_creation():
             # One at a time: each counts for the limits of the next.
             following = next((each.pod for each in plan if each.step is DrainStep.NEXT), None)
@@ -124,6 +124,6 @@ def _job(state: MigrationState, args: MigrationArgs, node: str, drain: Drain, po
     annotations = {EVICT_REASON: reason, EVICT_TRIGGER: "drain", CREATED_BY: CREATOR}
     return ObjectDesired(
         resource=MIGRATION_JOBS,
-        name=f"drain-{metadata.uid}-{number}",
+        name=f"drain-{drain.seq}-{metadata.uid}-{number}",
         body={"metadata": {"annotations": annotations, "labels": {DRAIN: node}}, "spec": spec},
     )

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from services.descheduler.migration.cluster_facts import ClusterFacts, StoredFacts
 from services.descheduler.migration.job_reservation import job_of
@@ -87,22 +88,25 @@ class Drain(msgspec.Struct):
 
     Attributes:
         seq: of its DrainRequested.
-        moved: pods whose jobs succeeded.
         cordons: the cordon of the node was desired.
     """
 
     by: str
     reason: str
     seq: int
-    moved: int = 0
     cordons: bool = False
 
 
 class DrainJob(msgspec.Struct, frozen=True, array_like=True):
-    """A job of a drain that has not ended."""
+    """A job of a drain.
+
+    Attributes:
+        failure: why it failed; empty for one that succeeded, or has not ended.
+    """
 
     node: str
     pod_uid: str
+    failure: str = ""
 
 
 class MigrationState:
@@ -118,8 +122,8 @@ class MigrationState:
         made: Reservation -> uid of the job for which it was created, until its deletion was decided (`descheduling`).
         deleted: uid -> name of the jobs whose deletion was decided (`descheduling`).
         drains: node -> its drain (`descheduling`).
-        drain_jobs: name -> job of a drain that has not ended (`descheduling`).
-        drain_failures: pod uid -> why jobs of drains failed, until no drain goes on (`descheduling`).
+        drain_jobs: name -> job of an open drain that has not ended (`descheduling`).
+        drain_ends: name -> job of an open drain that has ended, the oldest first (`descheduling`).
     """
 
     def __init__(self, pods: ObservedPods) -> None:
@@ -133,7 +137,7 @@ class MigrationState:
         self.deleted: dict[str, str] = {}
         self.drains: dict[str, Drain] = {}
         self.drain_jobs: dict[str, DrainJob] = {}
-        self.drain_failures: dict[str, list[str]] = {}
+        self.drain_ends: dict[str, DrainJob] = {}
         self._decided: dict[str, MigrationEvictionDecided] = {}
         self._newest: dict[str, int] = {}
 
@@ -202,12 +206,13 @@ class MigrationState:
                 self.drains[node] = Drain(by, reason, record.seq)
             case DrainEnded(node=node):
                 self.drains.pop(node, None)
-                if not self.drains:
-                    self.drain_failures.clear()
+                self.drain_jobs = {name: job for name, job in self.drain_jobs.items() if job.node != node}
+                self.drain_ends = {name: job for name, job in self.drain_ends.items() if job.node != node}
             case FieldsDesired(resource="nodes", name=node, fields=fields) if fields == CORDON and node in self.drains:
                 self.drains[node].cordons = True
             case ObjectDesired(resource=resource, name=name, body=dict() as body) if resource == MIGRATION_JOBS:
-                if drained := ((body.get("metadata") or {}).get("labels") or {}).get(DRAIN):
+                drained = ((body.get("metadata") or {}).get("labels") or {}).get(DRAIN)
+                if drained in self.drains:
                     self.drain_jobs[name] = DrainJob(drained, body["spec"]["podRef"]["uid"])
             case ObjectDesired(resource=resource, name=name, body=body) if resource == RESERVATIONS:
                 if body is None:
@@ -222,13 +227,11 @@ class MigrationState:
         if not ended.phase:
             self.deleted.pop(ended.job_uid, None)
         job = self.drain_jobs.pop(ended.job, None)
-        if job is None or job.node not in self.drains:
-            return
-        if ended.phase == SUCCEEDED:
-            self.drains[job.node].moved += 1
-        else:
-            reason = ended.message or ended.reason or "the job was deleted"
-            self.drain_failures.setdefault(job.pod_uid, []).append(reason)
+        if job is None and ended.drain in self.drains:
+            job = DrainJob(ended.drain, ended.pod_uid)  # its creation has left the log
+        if job is not None:
+            failure = "" if ended.phase == SUCCEEDED else ended.message or ended.reason or "the job was deleted"
+            self.drain_ends[ended.job] = replace(job, failure=failure)
 
     def _requested(self, uid: str, record: RecordedEvent) -> None:
         decided = self._decided.pop(uid, None)
@@ -258,8 +261,12 @@ class MigrationState:
         return {job.pod_uid: name for name, job in self.drain_jobs.items() if name not in self.facts.jobs}
 
     def failed_drain_jobs(self, pod_uid: str) -> list[str]:
-        """Returns why jobs of drains failed for a pod."""
-        return self.drain_failures.get(pod_uid, [])
+        """Returns why jobs of open drains failed for a pod."""
+        return [job.failure for job in self.drain_ends.values() if job.pod_uid == pod_uid and job.failure]
+
+    def moved(self, node: str) -> int:
+        """Returns the number of jobs of the drain of a node that succeeded."""
+        return sum(job.node == node and not job.failure for job in self.drain_ends.values())
 
     def eviction(self, pod_uid: str) -> OpenRequest | None:
         """Returns the newest eviction of a pod that was requested; None for none."""
@@ -290,7 +297,7 @@ class MigrationState:
             self.deleted,
             self.drains,
             self.drain_jobs,
-            self.drain_failures,
+            list(self.drain_ends.items()),
             list(self.requests.values()),
             self._decided,
         )
@@ -301,7 +308,7 @@ class MigrationState:
         self.aborted, self.rejected, self.outcomes = stored.aborted, stored.rejected, dict(stored.outcomes)
         self.passed, self._decided = stored.passed, stored.decided
         self.made, self.deleted = stored.made, stored.deleted
-        self.drains, self.drain_jobs, self.drain_failures = stored.drains, stored.drain_jobs, stored.drain_failures
+        self.drains, self.drain_jobs, self.drain_ends = stored.drains, stored.drain_jobs, dict(stored.drain_ends)
         for request in stored.requests:
             self.requests[request.seq] = request
             self._newest[request.pod_uid] = request.seq
@@ -319,6 +326,6 @@ class StoredMigration(msgspec.Struct):
     deleted: dict[str, str]
     drains: dict[str, Drain]
     drain_jobs: dict[str, DrainJob]
-    drain_failures: dict[str, list[str]]
+    drain_ends: list[tuple[str, DrainJob]]
     requests: list[Request]
     decided: dict[str, MigrationEvictionDecided]

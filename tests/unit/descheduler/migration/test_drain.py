@@ -1,14 +1,19 @@
 """The drain of a node: its pods move one after the other within the limits of their workloads."""
 
+from random import Random
+
 from services.descheduler.drain_requests import draft_of, fault_of, status_of
 from services.descheduler.migration.pod_migration_job import read_job
+from services.descheduler.retention_carry_forward import CARRY_FORWARD
+from services.descheduler.state.descheduler_state import FOLDED, DeschedulerState
 from shared.events.cluster import NodeObserved
 from shared.events.intents import EvictionRequested, FieldsDesired
-from shared.events.migration import DrainEnded, DrainRequested
+from shared.events.migration import DrainEnded, DrainRequested, MigrationEnded
 from shared.kube.drain_control import DrainCommand
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeSpec
 from shared.kube.resource_names import MIGRATION_JOBS, RESERVATIONS
+from tests.support.kept_log import KeptLog
 from tests.support.migration import migration_args, moved_pod, owner
 from tests.support.migration_world import CLUSTER, OWN, World
 
@@ -89,6 +94,51 @@ def test_a_restart_goes_on_with_a_drain() -> None:
     world.restart()
     (ended,) = run(world)
     assert ended.moved == 3
+
+
+def test_a_drain_outlasts_the_events_that_began_it() -> None:
+    world = draining(4, defaultJobTTL="30s")
+    run(world, 7)
+    before = world.state.migration
+    assert before.moved(NODE) > 0
+    assert before.drain_jobs
+    for _ in range(12):  # the jobs that are left find no place
+        world.decide()
+        world.gateway()
+        world.pass_time(10)
+    assert any(before.failed_drain_jobs(pod.metadata.uid) for pod in world.pods.values())
+    log = KeptLog()
+    for record in world.order:
+        log.append(record.context, record)
+    log.retain(OWN, log.heads[OWN], CARRY_FORWARD, world.state)
+    late = log.fold(DeschedulerState(), FOLDED, Random(1)).migration
+    assert (late.drains, late.drain_jobs, late.drain_ends) == (before.drains, before.drain_jobs, before.drain_ends)
+
+
+def test_a_drain_that_has_ended_leaves_nothing_to_carry_forward() -> None:
+    world = draining()
+    run(world)
+    log = KeptLog()
+    for record in world.order:
+        log.append(record.context, record)
+    log.retain(OWN, log.heads[OWN], CARRY_FORWARD, world.state)
+    kinds = {type(record.event) for record in log.carried(OWN)}
+    assert kinds.isdisjoint((DrainRequested, MigrationEnded))
+    late = log.fold(DeschedulerState(), FOLDED, Random(1)).migration
+    assert (late.drains, late.drain_jobs, late.drain_ends) == ({}, {}, {})
+
+
+def test_a_drain_that_begins_again_makes_jobs_of_its_own() -> None:
+    world = draining(1)
+    run(world, 3)
+    first = [name for resource, name in world.objects if resource == MIGRATION_JOBS]
+    world.append(OWN, DrainEnded(node=NODE, moved=0, remaining={}, by="ann"))
+    assert world.state.migration.drain_jobs == {}
+    for name in first:
+        world.put(MIGRATION_JOBS, name, world.objects[MIGRATION_JOBS, name] | {"status": {"phase": "Aborted"}})
+    world.append(OWN, DrainRequested(node=NODE, by="ann"))
+    run(world, 3)
+    assert {name for resource, name in world.objects if resource == MIGRATION_JOBS} > set(first)
 
 
 def test_a_pod_stays_after_three_jobs_failed() -> None:
