@@ -48,11 +48,12 @@ def asyncapi() -> JsonObject:
     """The AsyncAPI document: one channel per area of type names, one message per event type."""
     messages = {name: _message(name, kind) for name, kind in sorted(EVENT_TYPES.items())}
     channels = {}
-    for area, module in sorted(CONTEXT_MODULES.items()):
-        names = [name for name, kind in sorted(EVENT_TYPES.items()) if kind.__module__ == module.__name__]
+    for area, modules in sorted(CONTEXT_MODULES.items()):
+        declaring = {module.__name__ for module in modules}
+        names = [name for name, kind in sorted(EVENT_TYPES.items()) if kind.__module__ in declaring]
         channels[area] = {
             "address": "koord.log.{context}",
-            "description": cleandoc(module.__doc__ or ""),
+            "description": "\n\n".join(cleandoc(module.__doc__ or "") for module in modules),
             "parameters": {
                 "context": {"description": "The context whose writer announced the batch that holds the event."}
             },

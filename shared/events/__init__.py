@@ -8,27 +8,41 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from shared.events import audit, cluster, descheduling, devices, intents, log, metrics, nodes, quota, scheduling, slo
+from shared.events import (
+    audit,
+    cluster,
+    descheduling,
+    devices,
+    intents,
+    log,
+    metrics,
+    migration,
+    nodes,
+    quota,
+    scheduling,
+    slo,
+)
 from shared.events.base import Cause, Draft, Event, RecordedEvent
 
-CONTEXT_MODULES: Mapping[str, ModuleType] = {
-    "log": log,
-    "cluster": cluster,
-    "scheduling": scheduling,
-    "intents": intents,
-    "metrics": metrics,
-    "nodes": nodes,
-    "audit": audit,
-    "quota": quota,
-    "slo": slo,
-    "devices": devices,
-    "descheduling": descheduling,
+CONTEXT_MODULES: Mapping[str, tuple[ModuleType, ...]] = {
+    "log": (log,),
+    "cluster": (cluster,),
+    "scheduling": (scheduling,),
+    "intents": (intents,),
+    "metrics": (metrics,),
+    "nodes": (nodes,),
+    "audit": (audit,),
+    "quota": (quota,),
+    "slo": (slo,),
+    "devices": (devices,),
+    "descheduling": (descheduling, migration),
 }
-"""Area of the type name -> the module that declares its types."""
+"""Area of the type name -> the modules that declare its types."""
 
 EVENT_TYPES: Mapping[str, type[Event]] = {
     kind.type_name(): kind
-    for module in CONTEXT_MODULES.values()
+    for modules in CONTEXT_MODULES.values()
+    for module in modules
     for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, Event) and kind.type_name().startswith("koord.")
 }

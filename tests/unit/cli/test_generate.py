@@ -9,6 +9,7 @@ import jsonschema
 import msgspec
 import pytest
 
+from cli.service_list import SERVICES, load
 from shared.events import EVENT_TYPES
 from shared.events.cluster import NodeObserved
 from shared.events.scheduling import ClassEvaluated, CycleDecided, PodOutcome, PodPlaced
@@ -46,6 +47,15 @@ def test_every_message_of_the_asyncapi_document_has_its_schema_beside_it() -> No
     files = {str(path).removeprefix("docs/") for path in documents() if str(path).startswith("docs/")}
     messages = asyncapi()["components"]["messages"].values()
     assert {message["payload"]["$ref"] for message in messages} == files - {"asyncapi.json"}
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_every_type_that_a_service_writes_or_folds_is_documented(name: str) -> None:
+    """Its context and bus subject carry it: a client of the event stream looks it up in the document."""
+    declared = load(name)
+    kinds = {*declared.emits, *(kind for kinds in declared.follows.values() for kind in kinds)}
+    messages = asyncapi()["components"]["messages"].values()
+    assert {kind.type_name() for kind in kinds} <= {message["name"] for message in messages}
 
 
 def test_every_reference_within_the_asyncapi_document_leads_somewhere() -> None:
