@@ -49,14 +49,14 @@ async def require_gateway(postgres: str) -> None:
     Raises:
         KoordError: the log is that of a simulated cluster.
     """
-    from shared.log.admin.newest_events import writer_of
+    from cli.simulated_cluster import is_simulated
     from shared.log.admin.session import opened
 
-    writer = None
+    simulated = False
     with suppress(KoordError, TimeoutError):
         async with asyncio.timeout(LOG_S), opened(postgres) as database:
-            writer = await writer_of(database, "cluster")
-    if writer is not None and writer.actor.startswith("simulator@"):
+            simulated = await is_simulated(database)
+    if simulated:
         raise KoordError("the cluster is simulated: it has no gateway, whose lists and evictions could be controlled")
 
 

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -35,6 +35,7 @@ from cli.quota.render import ignored as ignored_of_quotas
 from cli.quota.render import rejected as rejected_quotas
 from cli.scheduling.recorded_state import scheduler_state
 from cli.service_list import contexts as required_contexts
+from cli.simulated_cluster import is_simulators
 from cli.supervisor.endpoints import Endpoints
 from cli.supervisor.system_folder import systems_in, wal_on_another_disk
 from cli.top.readings import STATUS_S, read_statuses
@@ -57,13 +58,14 @@ from shared.kube.rbac_permissions import SUBJECT, Permissions
 from shared.kube.short_lists import SHORT_LISTS
 from shared.log.admin import lag, server_check
 from shared.log.admin.followers import list_parked
-from shared.log.admin.newest_events import Found, newest, newest_by_key, writer_of
+from shared.log.admin.newest_events import newest, newest_by_key, writer_of
 from shared.log.admin.session import opened
 from shared.log.announcements import batch_subject, beacon_subject
 from shared.log.database import Database, DatabaseDenied
 from shared.log.disk_space import free_share, free_share_at
 from shared.log.reader import LogReader
 from shared.log.unusable_database import DatabaseUnreachable
+from shared.runtime.health import Status
 from shared.runtime.service import Environment
 
 LISTENED_S = 3.2
@@ -73,6 +75,9 @@ ANSWER_S = 15.0
 REFUSALS = 50
 REFUSED_WITHIN_NS = 24 * 3600 * SECOND
 """Age up to which a refused intent is reported."""
+
+Statuses = Mapping[str, Status | None]
+"""Name of a process -> its status; None without a response."""
 
 _OPERATOR = "use the operator's login: source env/operator.env of the credentials' folder, docs/security.md"
 
@@ -84,9 +89,12 @@ async def examine(endpoints: Endpoints, folder: Path) -> list[Finding]:
         found = await _database(endpoints)
         about_bus, received = await meeting
         found += about_bus
-        found += await _contact(endpoints)
+        statuses = await _statuses(endpoints)
+        found += [*check_services.about_unreachable(statuses), *about_rejected(statuses, logins())]
         if all(one.severity != "error" or one.area not in {"postgres", "credentials"} for one in found):
-            found += await _log(endpoints, received)
+            of_log = await _log(endpoints, has_bus=received is not None)
+            found += await _writers(endpoints, received, statuses)  # last: beacons arrive meanwhile
+            found += of_log
             found += await _disk_by_size(endpoints)
     found += await about_disks(folder)
     return one_for_each_outage(found)
@@ -137,34 +145,41 @@ async def _bus(url: str, open_: AsyncExitStack) -> tuple[list[Finding], Received
     return found, received
 
 
-async def _contact(endpoints: Endpoints) -> list[Finding]:
-    """Checks what the services cannot reach, and what they rejected, by the status of those whose address is known; needs
-    neither bus nor log.
-    """
+async def _statuses(endpoints: Endpoints) -> Statuses:
+    """Reads the status of the services whose address is known; needs neither bus nor log."""
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=STATUS_S)) as session:
-        statuses = await read_statuses(session, endpoints.services)
-    return [*check_services.about_unreachable(statuses), *about_rejected(statuses, logins())]
+        return await read_statuses(session, endpoints.services)
 
 
-async def _log(endpoints: Endpoints, received: ReceivedAnnouncements | None) -> list[Finding]:
-    """Checks the writers and followers of the log."""
+async def _writers(endpoints: Endpoints, received: ReceivedAnnouncements | None, statuses: Statuses) -> list[Finding]:
+    """Checks the leader of each context, by its beacons; where its status says that it leads and announces, none is
+    waited for.
+    """
+    found: list[Finding] = []
+    async with _check("services", found), opened(endpoints.postgres) as database:
+        reader = LogReader(database)
+        writers = {context: await writer_of(database, context) for context in await reader.contexts()}
+        if received is None:
+            return list(check_services.about_writers(writers, None))
+        announcing = check_services.announcing(writers, statuses)
+        epochs = {
+            name: one.record.event.epoch
+            for name, one in writers.items()
+            if one and isinstance(one.record.event, WriterStarted) and name not in announcing
+        }
+        await received.wait_for(epochs, LISTENED_S)
+        await received.compare(reader)
+        found += about_forged(received.forged)
+        found += check_services.about_writers(writers, {**announcing, **received.beacons})
+    return found
+
+
+async def _log(endpoints: Endpoints, *, has_bus: bool) -> list[Finding]:
+    """Checks the followers of the log, and what is recorded in it."""
     found: list[Finding] = []
     async with _check("postgres", found), opened(endpoints.postgres) as database:
         contexts = await LogReader(database).contexts()
-        async with _check("services", found):
-            writers = {context: await writer_of(database, context) for context in contexts}
-            if received:
-                await received.wait_for(
-                    {
-                        name: one.record.event.epoch
-                        for name, one in writers.items()
-                        if one and isinstance(one.record.event, WriterStarted)
-                    },
-                    LISTENED_S,
-                )
-                await received.compare(LogReader(database))
-                found += about_forged(received.forged)
-            found += check_services.about_writers(writers, received.beacons if received else None)
+        writers = {context: await writer_of(database, context) for context in contexts}
         async with _check("followers", found):
             found += check_services.about_parked(await list_parked(database))
             found += check_services.about_followers(await lag.behind(database))
@@ -187,13 +202,13 @@ async def _log(endpoints: Endpoints, received: ReceivedAnnouncements | None) -> 
             found += about_rejected_writes(await rejected_writes(database))
             found += about_second_systems(identified, refusals, writers.get("cluster"), time.time_ns())
         async with _check("rbac", found):
-            found += await _permissions(database, endpoints.nats if received else "")
+            found += await _permissions(database, endpoints.nats if has_bus else "")
         async with _check("credentials", found):
             refused = await newest(database, "cluster", [IntentRefused], REFUSALS)
             since_ns = time.time_ns() - REFUSED_WITHIN_NS
             found += check_cluster.about_refused_intents([one for one in refused if one.record.at_ns > since_ns])
         async with _check("nodes", found):
-            simulated = _is_simulated(await writer_of(database, "cluster"))
+            simulated = is_simulators(writers.get("cluster"))
             if "slo" in contexts:
                 recorded = await newest_by_key(database, "slo", [NodeReportsIgnored, NodeReportsBelieved])
                 found += check_cluster.about_ignored_reports(recorded)
@@ -212,7 +227,7 @@ async def _permissions(database: Database, nats: str) -> list[Finding]:
     writer = await writer_of(database, "cluster")
     if writer is None:
         return []
-    if _is_simulated(writer):
+    if is_simulators(writer):
         return [Finding("note", "rbac", "the cluster is simulated: there is nothing to be permitted")]
     found: list[Finding] = []
     answered: Permissions | None = None
@@ -233,10 +248,6 @@ async def _permissions(database: Database, nats: str) -> list[Finding]:
             )
     refusals = await newest(database, "cluster", [MissingPermission], REFUSALS)
     return [*found, *check_cluster.about_refusals(refusals, answered)]
-
-
-def _is_simulated(writer: Found | None) -> bool:
-    return writer is not None and writer.actor.startswith("simulator@")
 
 
 async def _gateway_permissions(nats: str) -> Permissions:

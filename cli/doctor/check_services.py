@@ -79,6 +79,30 @@ def about_writers(
             yield Finding("note", "services", what, "a take-over was just under way; look again")
 
 
+def announcing(
+    writers: Mapping[str, Found | None], statuses: Mapping[str, Status | None]
+) -> dict[str, list[ReceivedBeacon]]:
+    """Returns the beacons that leaders send by their own account: a status that leads with the epoch of the log, and is
+    connected to the bus, which refuses it nothing.
+
+    Args:
+        writers: context -> its newest WriterStarted.
+        statuses: name of a process -> its status; None without a response.
+    """
+    leading = {
+        (status.service, status.epoch)
+        for status in statuses.values()
+        if status and status.state == "leading" and status.bus and not status.refused and not status.unreachable
+    }
+    return {
+        context: [ReceivedBeacon(found.record.event.epoch, found.record.seq)]
+        for context, found in writers.items()
+        if found
+        and isinstance(found.record.event, WriterStarted)
+        and (found.actor.partition("@")[0], found.record.event.epoch) in leading
+    }
+
+
 def about_unreachable(statuses: Mapping[str, Status | None]) -> Iterator[Finding]:
     """Names the servers that services cannot reach, by the services' own account.
 

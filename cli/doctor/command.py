@@ -11,7 +11,7 @@ from cli.doctor.all_checks import examine
 from cli.doctor.finding import SEVERITIES, Finding
 from cli.supervisor.system_folder import find_endpoints
 from cli.terminal.options import folder_option, output_option
-from cli.terminal.output import Format, show
+from cli.terminal.output import Format, broken, show, show_lines
 from shared.errors import KoordError
 
 _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan", "ok": "green"}
@@ -49,9 +49,11 @@ def _print(found: Sequence[Finding], *, verbose: bool) -> None:
     for one in found:
         if one.severity == "ok" and not verbose:
             continue
-        click.echo(f"{click.style(one.severity.upper(), fg=_COLOURS[one.severity], bold=True)} {one.area}: {one.what}")
+        first, *rest = broken(f"{(word := one.severity.upper())} {one.area}: {one.what}")
+        coloured = click.style(word, fg=_COLOURS[one.severity], bold=True)
+        click.echo("\n".join([first.replace(word, coloured, 1), *rest]))
         if one.do:
-            click.echo(f"    do: {one.do}")
+            show_lines([f"    do: {one.do}"])
     counts = Counter(one.severity for one in found)
     shown = [f"{counts[name]} {name}{'s' if counts[name] != 1 else ''}" for name in SEVERITIES if name != "ok"]
     click.echo(f"{', '.join(shown)}; {counts['ok']} checks in order")

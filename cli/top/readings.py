@@ -27,6 +27,8 @@ SIZES_INTERVAL_S = 10.0
 STATUS_S = 1.0
 BEACON_AGE_S = 3.5
 """Seconds without a beacon after which a writer counts as silent."""
+FIRST_BEACON_S = 1.4
+"""Seconds within which a writer's first beacon arrives: it sends one each second."""
 ANSWER_S = 4.0
 
 
@@ -44,7 +46,8 @@ class ContextSeen(NamedTuple):
 
     Attributes:
         head: the larger of the log's and the beacon's.
-        has_beacon: its writer's beacon came in the last seconds; None when the bus is away.
+        has_beacon: its writer's beacon came in the last seconds; None when the bus is away, or not listened to for long
+            enough.
     """
 
     head: int
@@ -81,6 +84,7 @@ class Instruments:
         """Remembers the sources; `statuses` is the name of a process -> `host:port` or URL of its pages."""
         self.beacons: dict[str, tuple[Beacon, float]] = {}
         self.bus_connected = False
+        self._began = time.monotonic()
         self._database = database
         self._statuses = statuses
         self._answered: set[str] = set()
@@ -125,6 +129,8 @@ class Instruments:
             if self.bus_connected:
                 beacon, at = self.beacons.get(name, (None, 0.0))
                 has_beacon = beacon is not None and now - at < BEACON_AGE_S if writer else None
+                if beacon is None and now - self._began < FIRST_BEACON_S:
+                    has_beacon = None
                 if beacon is not None and has_beacon and writer and beacon.epoch == writer.epoch:
                     head = max(head, beacon.seq)
             found[name] = ContextSeen(head, has_beacon, writer, self._sizes.get(name))

@@ -41,7 +41,7 @@ class ContextRow(msgspec.Struct, frozen=True):
     """One context.
 
     Attributes:
-        writer: `service@replica` that started last; `has_beacon`: its beacon arrives (None: no bus).
+        writer: `service@replica` that started last; `has_beacon`: its beacon arrives (None: not known).
         lag: follower -> events that it has not folded; from its status where that is known, else from its
             registration, which is up to 10 s old.
     """

@@ -3,6 +3,7 @@
 Services use `Bus`; this is one check over one connection.
 """
 
+import asyncio
 import time
 from collections.abc import Sequence
 from datetime import datetime
@@ -65,9 +66,11 @@ async def look(login: Login, subjects: Sequence[str] = (), stream: str = "") -> 
         BusRefused: the login is not accepted.
     """
     errors: list[str] = []
+    refusal = asyncio.Event()
 
     async def on_error(error: Exception) -> None:
         errors.append(fault_of(error))
+        refusal.set()
 
     client, url = Client(), login.server
     options = login.options()
@@ -87,7 +90,7 @@ async def look(login: Login, subjects: Sequence[str] = (), stream: str = "") -> 
         reason = next((text for text in (*errors, str(error)) if "uthoriz" in text or "uthentic" in text), "")
         if reason:
             raise BusRefused(f"NATS at {url} refuses {login.user or 'a client without a login'}: {reason}") from error
-        reason = errors[0] if errors else fault_of(error)
+        reason = next(filter(None, errors), "") or fault_of(error)
         raise BusUnreachable(f"NATS at {url} cannot be reached: {reason}") from error
     try:
         errors.clear()
@@ -97,6 +100,7 @@ async def look(login: Login, subjects: Sequence[str] = (), stream: str = "") -> 
         started = time.monotonic()
         await client.flush(CONNECTING_S)
         round_trip_s = time.monotonic() - started
+        refusal.clear()
         denied = {match[2] for text in errors if (match := DENIED.search(text.lower()))}
         # The client keeps the server's greeting to itself, but for the parts that it acts on.
         greeting = client._server_info  # noqa: SLF001
@@ -109,7 +113,7 @@ async def look(login: Login, subjects: Sequence[str] = (), stream: str = "") -> 
             encrypted="tls" in options,
             round_trip_s=round_trip_s,
             refused=tuple(subject for subject in subjects if subject.lower() in denied),
-            ahead_s=await _clock(client, stream) if stream and greeting.get("jetstream") else None,
+            ahead_s=await _clock(client, stream, refusal) if stream and greeting.get("jetstream") else None,
         )
     except (nats.errors.Error, OSError, TimeoutError) as error:
         raise BusUnreachable(f"NATS at {url} was lost: {fault_of(error)}") from error
@@ -123,12 +127,22 @@ class _Described(msgspec.Struct):
     ts: datetime | None = None
 
 
-async def _clock(client: Client, stream: str) -> float | None:
-    """Returns how far the server's clock is ahead of this machine's; None when it reports no time."""
+async def _clock(client: Client, stream: str, refusal: asyncio.Event) -> float | None:
+    """Returns how far the server's clock is ahead of this machine's; None when it reports no time.
+
+    A login that may not request it gets an error of the connection instead of a response: that ends the wait.
+    """
     sent = time.time()
+    request = asyncio.create_task(client.request(f"$JS.API.STREAM.INFO.{stream}", b"", timeout=STREAM_S))
+    refused = asyncio.create_task(refusal.wait())
     try:
-        answer = await client.request(f"$JS.API.STREAM.INFO.{stream}", b"", timeout=STREAM_S)
-        ts = msgspec.json.decode(answer.data, type=_Described).ts
+        done, _ = await asyncio.wait((request, refused), return_when=asyncio.FIRST_COMPLETED)
+        if request not in done:
+            return None
+        ts = msgspec.json.decode(request.result().data, type=_Described).ts
     except (nats.errors.Error, OSError, TimeoutError, msgspec.DecodeError):
         return None
+    finally:
+        request.cancel()
+        refused.cancel()
     return ts.timestamp() - (sent + time.time()) / 2 if ts else None

@@ -1,5 +1,6 @@
 """State of a Postgres server and of the log in it, for people: settings, clocks, schema version, sizes of contexts."""
 
+import re
 import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -102,6 +103,10 @@ from pg_inherits i join pg_class c on c.oid = i.inhrelid where i.inhparent = to_
 """
 
 
+_REVISION = re.compile(r'^revision = "(\w+)"', re.MULTILINE)
+_FOLLOWED = re.compile(r'^down_revision = "(\w+)"', re.MULTILINE)
+
+
 async def look(database: Database) -> Server:
     """Reads version, settings, clock and connections of the server."""
     async with database.reading() as connection:
@@ -136,12 +141,6 @@ async def schema(database: Database) -> Schema:
     Raises:
         DatabaseDenied: this login may not read them.
     """
-    from alembic.config import Config
-    from alembic.script import ScriptDirectory
-
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    script = ScriptDirectory.from_config(config)
     try:
         async with database.reading() as connection:
             # By its whole name: a login without rights to the schema gets that error, and not that there is no such
@@ -151,8 +150,19 @@ async def schema(database: Database) -> Schema:
         if sqlstate(error) != UNDEFINED_TABLE:
             raise
         found = None
-    known = {revision.revision for revision in script.walk_revisions()}
-    return Schema(found or "", script.get_current_head() or "", found in known)
+    known, newest = revisions()
+    return Schema(found or "", newest, found in known)
+
+
+def revisions() -> tuple[frozenset[str], str]:
+    """Returns the revisions of this release's migrations, and the newest, which no other one follows.
+
+    Read from the files: importing Alembic and the migrations takes longer than all else that a command does.
+    """
+    texts = [file.read_text() for file in (MIGRATIONS / "versions").glob("*.py")]
+    known = {found[1] for text in texts if (found := _REVISION.search(text))}
+    followed = {found[1] for text in texts if (found := _FOLLOWED.search(text))}
+    return frozenset(known), max(known - followed, default="")
 
 
 async def declared(database: Database) -> Mapping[str, int]:

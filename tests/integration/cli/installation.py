@@ -40,6 +40,14 @@ class Installation:
         self._open.push_async_callback(writer.close)
         await writer.begin("0.0", emits, now_ns=time.time_ns(), seen={})
 
+    def epoch(self, context: str) -> int:
+        return self._writers[context].epoch
+
+    async def silence(self) -> None:
+        """Ends the writers, and with them their beacons."""
+        for writer in self._writers.values():
+            await writer.close()
+
     async def append(self, context: str, *events: Event, age_s: float = 0, cause: Cause | None = None) -> None:
         now_ns = time.time_ns() - int(age_s * SECOND)
         await self._writers[context].append([Draft(event, cause) for event in events], now_ns=now_ns)

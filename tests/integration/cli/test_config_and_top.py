@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -222,6 +223,34 @@ async def test_the_doctor_names_senders_of_rejected_messages_by_the_statuses_of_
     await pages.cleanup()
     words = " ".join(found.stdout.split())
     assert "the login of node n1 sends messages on koord.node.n1.report that metrics-ingest-0-x rejects: 12" in words
+
+
+async def test_top_once_waits_for_beacons_only_of_writers_without_a_status(installation: Installation) -> None:
+    """It does not take the whole interval: with statuses of all, as beside `koord up`, half a second; a writer known by
+    its beacons alone is not called silent before it could send one.
+    """
+    found, took_s = await timed(installation, "top", "--once", "--every", "30", "-o", "json")
+    assert {one["state"] for one in found["services"]} == {"leading"}
+    assert {one["has_beacon"] for one in found["contexts"] if one["writer"]} == {True}
+    assert took_s < 15
+    addresses = {name: f"127.0.0.1:{free_port()}" for name in ("scheduler", "simulator")}
+    async with AsyncExitStack() as open_:
+        for name, address in addresses.items():
+            own = Status(name, "leading", 7, 3, 12.5, 100, {}, bus=True)
+            pages = await health.serve(address, lambda own=own: own, Metrics())  # type: ignore[misc]
+            open_.push_async_callback(pages.cleanup)
+        statusz = ",".join(f"{name}=http://{address}" for name, address in addresses.items())
+        found, took_s = await timed(installation, "top", "--once", "--every", "30", "-o", "json", KOORD_STATUSZ=statusz)
+    assert {one["state"] for one in found["services"]} == {"leading"}
+    assert took_s < 15
+
+
+async def timed(installation: Installation, *arguments: str, **env: str) -> tuple[dict[str, Any], float]:
+    """Runs a command within this process, so without imports; returns its JSON and the seconds it took."""
+    began = time.monotonic()
+    result = await run(installation, *arguments, env=env)
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout), time.monotonic() - began
 
 
 async def test_top_without_a_bus_reports_it_and_shows_the_rest(installation: Installation) -> None:

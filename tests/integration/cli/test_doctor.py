@@ -16,7 +16,8 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from cli.doctor.all_checks import examine
+from cli.bus_connection import login_of
+from cli.doctor.all_checks import LISTENED_S, examine
 from cli.doctor.finding import Finding
 from cli.embedded import EmbeddedNats, EmbeddedPostgres
 from cli.embedded.nats import _program
@@ -26,6 +27,7 @@ from cli.processes.free_ports import free_port
 from cli.service_list import contexts
 from cli.supervisor.endpoints import Endpoints
 from shared.bus import Bus
+from shared.bus.server_check import STREAM_S, look
 from shared.domain import gang
 from shared.errors import KoordError
 from shared.events import Cause
@@ -49,6 +51,8 @@ from shared.kube.resource_names import POD_GROUPS
 from shared.log import announcements
 from shared.log.database import Database
 from shared.log.service_store import ServiceStore
+from shared.runtime import health
+from shared.runtime.health import Metrics, Status
 from tests.integration.cli.installation import SECOND, Installation
 
 NOBODY = "nats://127.0.0.1:1"
@@ -87,6 +91,27 @@ async def test_a_system_in_order_has_no_errors_and_exit_code_0(installation: Ins
     assert {"ok"} <= {one["severity"] for one in json.loads(result.stdout)} <= {"ok", "note"}
     shown = await asyncio.to_thread(CliRunner().invoke, koord, ["doctor", "--verbose"], env=env)
     assert "OK services: cluster is led by simulator@1" in shown.stdout
+
+
+@pytest.mark.parametrize(("bus", "ahead", "is_quick"), [(True, 0, True), (False, 0, False), (True, 1, False)])
+async def test_the_beacon_of_a_leader_that_announces_by_its_status_is_not_waited_for(
+    installation: Installation, *, bus: bool, ahead: int, is_quick: bool
+) -> None:
+    """A status of another epoch, or without a bus, is no evidence: nobody announces here, and the doctor says so."""
+    epochs = {name: installation.epoch(name) for name in ("cluster", "scheduling")}
+    await installation.silence()
+    async with AsyncExitStack() as open_:
+        addresses = {}
+        for context, service in (("cluster", "simulator"), ("scheduling", "scheduler")):
+            own = Status(service, "leading", epochs[context] + ahead, 0, 0.0, 0, {}, bus=bus)
+            addresses[service] = f"127.0.0.1:{free_port()}"
+            pages = await health.serve(addresses[service], lambda own=own: own, Metrics())  # type: ignore[misc]
+            open_.push_async_callback(pages.cleanup)
+        endpoints = msgspec.structs.replace(installation.endpoints, services=addresses)
+        began = time.monotonic()
+        found = of(await examine(endpoints, installation.folder), "services", "error")
+    assert bool(found) is not is_quick
+    assert (time.monotonic() - began < LISTENED_S) is is_quick
 
 
 @pytest.mark.parametrize(
@@ -265,6 +290,19 @@ async def test_a_bus_that_rejects_the_login_and_one_that_rejects_subscriptions(d
     await asyncio.to_thread(process.stop)
     assert "may not subscribe to koord.head.audit, koord.head.cluster, " in the(deaf, "credentials").what
     assert "operator" in the(deaf, "credentials").do
+
+
+async def test_a_login_without_access_to_the_time_of_jetstream_waits_for_no_response(tmp_path: Path) -> None:
+    users = "authorization { users: [ { user: ada, password: right, permissions: { publish: '_INBOX.>' } } ] }\n"
+    process, url = await nats_with(f'{users}jetstream {{ store_dir: "{tmp_path}/js" }}\n', tmp_path / "nats")
+    began = time.monotonic()
+    seen = await look(
+        login_of(url.replace("//", "//ada:right@")), ["koord.head.cluster"], stream="KOORD_EVENTS_CLUSTER"
+    )
+    took_s = time.monotonic() - began
+    await asyncio.to_thread(process.stop)
+    assert (seen.ahead_s, seen.refused) == (None, ())
+    assert took_s < STREAM_S
 
 
 async def test_a_context_whose_writer_is_gone_and_one_that_was_never_written(
