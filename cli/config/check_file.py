@@ -1,6 +1,6 @@
 """Checks a configuration file as the service that reads it would: the same readers, without a system."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from shared.yaml_fault import yaml_fault
 
 FAULT, NOTE = "fault", "note"
 CONFIG_MAP_VERSION = "v1"
+NAMESPACE = "koordinator-system"
 SCHEDULER, DESCHEDULER, SLO = "koord-scheduler-config", "koord-descheduler-config", "slo-controller-config"
 KINDS = {"KubeSchedulerConfiguration": SCHEDULER, "DeschedulerConfiguration": DESCHEDULER}
 """Kind of a document -> the ConfigMap that holds it in a cluster."""
@@ -83,24 +84,54 @@ def _config_map(node: Any, document: Mapping[str, Any]) -> list[CheckedLine] | N
     if not isinstance(data, dict):
         return [CheckedLine(FAULT, what, _line(node, "data"), "data", "no object; give key: text")]
     texts = {str(key): str(value) for key, value in data.items()}
-    inner = _slo(what, texts) if name == SLO else _only(name, what, texts)
-    if inner is None or document.get("apiVersion") == CONFIG_MAP_VERSION:
-        return inner
-    reason = f"{document.get('apiVersion')!r} is not a ConfigMap's, so no API server takes it; write apiVersion: v1"
-    return [CheckedLine(FAULT, what, _line(node, "apiVersion"), "apiVersion", reason), *inner]
-
-
-def _only(name: str, what: str, texts: Mapping[str, str]) -> list[CheckedLine] | None:
-    """Checks the document of a ConfigMap, by its name or by the kind inside; None where it is of no service."""
-    text = texts.get(name) if name in texts or len(texts) != 1 else next(iter(texts.values()))
-    if text is None:
+    config = _config_in(name, texts)
+    if not config:
         return None
-    try:
-        kind = (yaml.safe_load(text) or {}).get("kind", "")
-    except (yaml.YAMLError, AttributeError):
-        kind = ""
-    config = KINDS.get(kind) or (name if name in KINDS.values() else "")
-    return _document(what, config, text) if config else None
+    found = []
+    if (version := document.get("apiVersion")) != CONFIG_MAP_VERSION:
+        reason = f"{version!r} is not a ConfigMap's, so no API server takes it; write apiVersion: v1"
+        found.append(CheckedLine(FAULT, what, _line(node, "apiVersion"), "apiVersion", reason))
+    found += _unread(what, _line(node, "metadata"), metadata if isinstance(metadata, dict) else {}, config)
+    if config == SLO:
+        return [*found, *_slo(what, texts)]
+    text = texts.get(config) if config in texts or len(texts) != 1 else next(iter(texts.values()))
+    if text is None:
+        keys = ", ".join(texts) or "none"
+        reason = f"the service reads the key {config}, and there is {keys}; write the configuration below that key"
+        return [*found, CheckedLine(FAULT, what, _line(node, "data"), "data", reason)]
+    return [*found, *_document(what, config, text)]
+
+
+def _unread(what: str, line: int, metadata: Mapping[str, Any], config: str) -> Iterator[CheckedLine]:
+    """Yields what keeps services from a ConfigMap: they read one name in one namespace."""
+    name, namespace = str(metadata.get("name") or ""), metadata.get("namespace")
+    if name != config:
+        reason = f"no service reads a ConfigMap of this name; name it {config}"
+        yield CheckedLine(FAULT, what, line, "metadata.name", reason)
+    if namespace is None:
+        reason = f"there is none, and the one that is read is in {NAMESPACE}: apply it with `-n {NAMESPACE}`"
+        yield CheckedLine(NOTE, what, line, "metadata.namespace", reason)
+    elif namespace != NAMESPACE:
+        reason = f"no service reads a ConfigMap in {namespace!r}; it belongs into {NAMESPACE}"
+        yield CheckedLine(FAULT, what, line, "metadata.namespace", reason)
+
+
+def _config_in(name: str, texts: Mapping[str, str]) -> str:
+    """Returns the ConfigMap that should hold this data, by its keys, the kinds inside, or its name; empty where it is of
+    no service.
+    """
+    from shared.admission.slo_config.document_validation import DOCUMENTS
+
+    if name in (SLO, *KINDS.values()):
+        return name
+    for key, text in texts.items():
+        try:
+            kind = (yaml.safe_load(text) or {}).get("kind", "")
+        except (yaml.YAMLError, AttributeError):
+            kind = ""
+        if config := KINDS.get(str(kind), "") or (key if key in KINDS.values() else ""):
+            return config
+    return SLO if any(key in DOCUMENTS for key in texts) else ""
 
 
 def _document(what: str, config: str, text: str) -> list[CheckedLine]:
@@ -125,13 +156,12 @@ def _readers(config: str) -> tuple[Callable[[str], list[Fault]], Callable[[str],
 
 def _slo(what: str, texts: Mapping[str, str]) -> list[CheckedLine]:
     from services.slo_controller.config.slo_configmap import read
-    from services.slo_controller.config.unknown_fields import unknown_documents, unknown_parts
+    from services.slo_controller.config.unknown_fields import unknown_documents, unknown_in
 
     parsed = read(texts, {})
-    applied = msgspec.json.encode(parsed.texts).decode()
     return [
         *(CheckedLine(FAULT, what, 0, each.place, each.fault) for each in parsed.problems),
-        *(CheckedLine(NOTE, what, 0, "", each) for each in (*unknown_documents(texts), *unknown_parts(applied))),
+        *(CheckedLine(NOTE, what, 0, "", each) for each in (*unknown_documents(texts), *unknown_in(texts))),
     ]
 
 

@@ -99,7 +99,8 @@ class Descheduler:
             for draft in drafts:
                 if isinstance(draft.event, ConfigRejected):
                     log.warning(
-                        "a configuration is rejected; the last good one stays", extra={"why": draft.event.reason}
+                        "a configuration is rejected; the last good one stays",
+                        extra={"config": draft.event.source, "path": draft.event.path, "why": draft.event.reason},
                     )
             drafts += rejection_events(drafts, uid=state.config_map_uid, component=COMPONENT, now_ns=now_ns)
             await self._runtime.append(drafts, now_ns=now_ns)

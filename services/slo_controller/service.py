@@ -97,7 +97,10 @@ class Controller:
             for draft in drafts:
                 if isinstance(draft.event, ConfigRejected):
                     self._rejections.inc()
-                    log.warning("a document is refused; the last good one stays", extra={"why": draft.event.reason})
+                    log.warning(
+                        "a document is refused; the last good one stays",
+                        extra={"config": draft.event.source, "path": draft.event.path, "why": draft.event.reason},
+                    )
             now_ns = runtime.now_ns()
             drafts += rejection_events(drafts, uid=state.config_uid, component=COMPONENT, now_ns=now_ns)
             await runtime.append(drafts, now_ns=now_ns)

@@ -13,6 +13,8 @@ MOST = 10
 
 _TOKENS = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 _UNKNOWN = re.compile(r"unknown field `([^`]*)`")
+_NAMED = re.compile(r"^([A-Za-z]\w*(?:\.\w+|\[[^\]]+\])*) is |- at `\$\.([^`]+)`$")
+"""Readers of a part name the field within it in the reason: `usageThresholds[cpu] is 140`, or ``- at `$.enable` ``."""
 
 Path = tuple[str | int, ...]
 
@@ -42,15 +44,26 @@ def all_faults(document: Any, first_fault: Callable[[Any], Fault | None]) -> lis
         if fault is None or len(faults) == MOST:
             break
         place = _tokens(fault.path)
-        unknown = _UNKNOWN.search(fault.reason)
-        target = (*place, unknown[1]) if unknown else place
-        follows = taken.is_at_or_below(taken.original(target))
+        target = (*place, *_within(fault.reason))
+        path = _text(taken.original(place))
+        is_repeated = any(each.path == path and fault.reason in each.reason for each in faults)
+        follows = is_repeated or taken.is_at_or_below(taken.original(target))
         if not follows:
-            faults.append(Fault(_text(taken.original(place)), fault.reason))
+            faults.append(Fault(path, fault.reason))
         # A list loses a whole element only where the element cannot be read without what was taken out of it.
-        if (follows or not taken.out_of(rest, target)) and not taken.out_of(rest, _element(target)):
+        if ((follows and not is_repeated) or not taken.out_of(rest, target)) and not taken.out_of(
+            rest, _element(target)
+        ):
             break
     return faults
+
+
+def _within(reason: str) -> Path:
+    """Returns the place that a reason names within the place of its fault; empty for none."""
+    if unknown := _UNKNOWN.search(reason):
+        return (unknown[1],)
+    named = _NAMED.search(reason)
+    return _tokens(named[1] or named[2]) if named else ()
 
 
 class _TakenOut:

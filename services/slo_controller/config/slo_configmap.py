@@ -146,10 +146,12 @@ def _all_problems(key: str, text: str, first: Problem, *, bounds: bool) -> list[
     def first_fault(rest: Any) -> Fault | None:
         document = decoded(key, msgspec.json.encode(rest).decode())
         problem = document if isinstance(document, Problem) else _document_problem(key, document, bounds=bounds)
+        if problem is None and isinstance(document, ColocationConfig):
+            problem = next(iter(_invalid_entries(document)), None)
         if problem is None:
             return None
-        met[problem.text] = problem
-        return Fault(problem.path, problem.text)
+        met[known := f"{problem.strategy}: {problem.text}"] = problem
+        return Fault(problem.path, known)
 
     return [met[fault.reason]._replace(path=fault.path) for fault in all_faults(plain, first_fault)]
 

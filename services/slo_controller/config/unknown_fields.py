@@ -1,6 +1,6 @@
 """Names in the ConfigMap slo-controller-config that nothing reads. They set nothing, so a typing error must be seen."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -24,11 +24,20 @@ def unknown_parts(applied: str) -> Iterator[str]:
     Args:
         applied: the text of a ConfigApplied: JSON, key -> text of its document.
     """
-    for key, text in msgspec.json.decode(applied or "{}", type=dict[str, str]).items():
+    yield from unknown_in(msgspec.json.decode(applied or "{}", type=dict[str, str]))
+
+
+def unknown_in(texts: Mapping[str, str]) -> Iterator[str]:
+    """Yields a sentence about each unknown field of these documents; those that are no JSON are passed over.
+
+    Args:
+        texts: key -> text of its document.
+    """
+    for key, text in texts.items():
         try:
             document = msgspec.json.decode(text or "{}")
         except msgspec.DecodeError:
-            continue  # of a release that read it
+            continue
         for field in unknown_fields(DOCUMENTS.get(key), document) if key in DOCUMENTS else ():
             path, _, close = field.partition("; ")
             yield f"{key}: {path} {_WITHOUT}" + (f"; {close}" if close else "")

@@ -18,7 +18,7 @@ profiles:
 
 def config_map(version: str, name: str, text: str) -> str:
     lines = "".join(f"    {line}\n" for line in text.splitlines())
-    return f"apiVersion: {version}\nkind: ConfigMap\nmetadata: {{name: {name}}}\ndata:\n  {name}: |\n{lines}"
+    return f"apiVersion: {version}\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: koordinator-system}}\ndata:\n  {name}: |\n{lines}"
 
 
 def checked(path: Path, text: str) -> tuple[int, str]:
@@ -58,7 +58,7 @@ def test_a_document_of_the_slo_controller_is_checked_by_its_key(tmp_path: Path) 
     text = """\
 apiVersion: v1
 kind: ConfigMap
-metadata: {name: slo-controller-config}
+metadata: {name: slo-controller-config, namespace: koordinator-system}
 data:
   colocation-config: '{"enable": true, "cpuReclaimThresholdPercent": -5}'
 """
@@ -79,3 +79,48 @@ def test_the_published_configmap_of_the_guide_is_named_with_its_line_and_its_con
     code, output = checked(tmp_path, text)
     assert code == 1
     assert [line.partition(": ")[0] for line in output.splitlines()] == ["FILE:1", "FILE"]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "expected"),
+    [
+        ("{name: koord-descheduler-config, namespace: default}", "it belongs into koordinator-system"),
+        ("{name: my-config, namespace: koordinator-system}", "name it koord-descheduler-config"),
+        (
+            "{name: koord-descheduler-config}",
+            "note: ConfigMap koord-descheduler-config: metadata.namespace: there is none",
+        ),
+    ],
+)
+def test_a_configmap_that_no_service_reads_is_named_with_the_right_place(
+    metadata: str, expected: str, tmp_path: Path
+) -> None:
+    text = config_map("v1", "koord-descheduler-config", DESCHEDULER % 50)
+    text = text.replace("{name: koord-descheduler-config, namespace: koordinator-system}", metadata)
+    code, output = checked(tmp_path, text)
+    assert expected in output
+    assert code == (0 if "note" in expected else 1)
+
+
+def test_the_slo_controllers_documents_under_another_name_are_checked_and_the_name_is_corrected(tmp_path: Path) -> None:
+    text = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: slo-config, namespace: koordinator-system}
+data:
+  colocation-config: '{"enabel": true, "cpuReclaimThresholdPercent": -5}'
+"""
+    code, output = checked(tmp_path, text)
+    assert code == 1
+    assert "name it slo-controller-config" in output
+    assert "is -5" in output
+    assert "'enable' is meant" in output
+
+
+def test_a_key_that_is_not_read_is_named(tmp_path: Path) -> None:
+    text = config_map("v1", "koord-descheduler-config", DESCHEDULER % 50).replace(
+        "data:\n  koord-", "data:\n  a: b\n  my-"
+    )
+    code, output = checked(tmp_path, text)
+    assert code == 1
+    assert "the service reads the key koord-descheduler-config, and there is a, my-descheduler-config" in output

@@ -59,3 +59,26 @@ def test_all_faults_of_each_document_of_a_slo_configmap_are_named() -> None:
         "resource-threshold-config: clusterStrategy.cpuSuppressThresholdPercent",
         "cpu-burst-config",
     ]
+
+
+def test_faults_of_arguments_that_only_the_reason_names_hide_no_other() -> None:
+    text = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+  - pluginConfig:
+    - name: LoadAwareScheduling
+      args: {bogus: 1, filterExpiredNodeMetrics: 4, usageThresholds: {cpu: 140}, aggregated: {usageAggregationType: p12}}
+"""
+    reasons = "\n".join(fault.reason for fault in faults_of(text, REGISTRY))
+    for field in ("bogus", "filterExpiredNodeMetrics", "usageThresholds[cpu] is 140", "usageAggregationType is 'p12'"):
+        assert reasons.count(field) == 1
+
+
+def test_faults_of_node_strategies_are_named_beside_those_of_the_cluster() -> None:
+    text = '{"enable": 3, "nodeConfigs": [{"name": "a", "cpuReclaimThresholdPercent": -3}, {"memoryReclaimThresholdPercent": -3}]}'
+    assert [problem.path for problem in read({"colocation-config": text}, {}).problems] == [
+        "enable",
+        "nodeConfigs[0].cpuReclaimThresholdPercent",
+        "nodeConfigs[1].memoryReclaimThresholdPercent",
+    ]
