@@ -31,7 +31,11 @@ COMMANDS: Mapping[str, Entry] = {
     ),
     "demo": Entry("cli.demo.command", "demo", "Place 1,000 pods on 100 simulated nodes and show what came of it."),
     "describe": Entry("cli.verbs.describe", "describe", "Show one object in full: facts, state and last events."),
-    "dev": Entry("cli.dev.command", "dev", "Tools for developing Koordstream."),
+    "dev": Entry(
+        "cli.dev.command",
+        "dev",
+        "Tools for developing Koordstream, and for trying it: a cluster of its own, and objects of the simulated one.",
+    ),
     "devices": Entry(
         "cli.devices.command",
         "devices",

@@ -128,7 +128,10 @@ def load(name: str) -> "Service":
         KoordError: a library it needs is not installed.
     """
     if name not in SERVICES:
-        raise NoSuchService(f"there is no service {name!r}; there are {', '.join(SERVICES)}")
+        from shared.closest_name import did_you_mean  # only here: it takes a tenth of the command's start
+
+        meant = did_you_mean(name, SERVICES)
+        raise NoSuchService(f"there is no service {name!r}{meant}; there are {', '.join(SERVICES)}")
     try:
         service: Service = importlib.import_module(f"{_folder(name)}.service").SERVICE
     except ModuleNotFoundError as error:

@@ -13,9 +13,17 @@ _UNKNOWN = re.compile(r"unknown field `([^`]*)`")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Returns `; perhaps 'x' is meant` with the closest of the known names; empty where none is close."""
-    by_case = {each.lower(): each for each in known}
-    close = get_close_matches(name.lower(), by_case, n=1)
+    """Returns `; perhaps 'x' is meant` with the closest of the known names; empty where none is close.
+
+    `namespace/name` is compared by its name, which may be in another namespace: all names of one would be close to it.
+    """
+    namespace, slash, own = name.lower().rpartition("/")
+    by_case: dict[str, str] = {}
+    for each in known:
+        key = each.lower().rpartition("/")[2] if slash else each.lower()
+        if key not in by_case or each.lower().startswith(f"{namespace}/"):
+            by_case[key] = each
+    close = get_close_matches(own, by_case, n=1)
     return f"; perhaps {by_case[close[0]]!r} is meant" if close else ""
 
 

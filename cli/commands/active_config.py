@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from shared.closest_name import did_you_mean
 from shared.domain.config_rejection import fault_of
 from shared.errors import KoordError
 from shared.events import Event, RecordedEvent
@@ -112,7 +113,8 @@ async def text_of(database: Database, context: str) -> str:
     """
     known = await LogReader(database).contexts()
     if context not in known:
-        raise NoConfiguration(f"there is no context {context!r}; there are {', '.join(known)}")
+        meant = did_you_mean(context, known)
+        raise NoConfiguration(f"there is no context {context!r}{meant}; there are {', '.join(known)}")
     found = await newest(database, context, [ConfigApplied]) if await takes_any(database, context) else []
     if not found:
         raise NoConfiguration(

@@ -26,13 +26,26 @@ class RunService(click.Command):
         return super().parse_args(ctx, args)
 
 
+class Program(click.Choice[str]):
+    """A program by its name; a misspelt one is answered with the one that is probably meant."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Returns the name."""
+        if value not in PROGRAMS:
+            from shared.closest_name import did_you_mean  # only here: it takes a tenth of the command's start
+
+            meant = did_you_mean(value, PROGRAMS)
+            self.fail(f"there is no service {value!r}{meant}; there are {', '.join(PROGRAMS)}", param, ctx)
+        return value
+
+
 @click.command(cls=RunService, epilog="`koord run SERVICE --help` prints the service's settings.")
-@click.argument("service", metavar="SERVICE", type=click.Choice(PROGRAMS))
+@click.argument("service", metavar="SERVICE", type=Program(PROGRAMS))
 @click.pass_context
 def run(ctx: click.Context, service: str) -> None:
     """Run one service until SIGTERM.
 
-    SERVICE is gateway, scheduler, quota-ledger, slo-controller, simulator, metrics-ingest, action-ingest,
+    SERVICE is gateway, scheduler, quota-ledger, slo-controller, descheduler, simulator, metrics-ingest, action-ingest,
     device-discovery, audit, node-agent or device-daemon.
 
     It needs KOORD_POSTGRES and KOORD_NATS; a node's agent needs KOORD_MQTT or KOORD_NATS alone, and device-daemon,

@@ -8,6 +8,7 @@ import click
 from msgspec.structs import replace
 
 from cli.scheduling.answer_from_log import answer
+from cli.scheduling.move_under_way import move_under_way
 from cli.scheduling.recorded_state import scheduler_state
 from cli.terminal.object_name import namespaced_name
 from cli.terminal.options import folder_option, output_option
@@ -67,12 +68,24 @@ async def explain_pod(
         records += _decoded(codec, await log.rows_at("scheduling", tried))
     found = explain(records, uid, language)
     if not found.steps:
-        of_uid = f" with uid {uid}" if uid else ""
-        raise UnknownPod(f"the log has no event about pod {name}{of_uid}; `koord events --type PodObserved` lists some")
+        raise await _unknown(log, name, uid, view)
     if found.status in ("waiting", "unschedulable"):
         is_untried = isinstance(newest, PodUnschedulable) and not newest.attempt
         return _with_present_wait(found, view or await scheduler_state(log), language, is_untried=is_untried)
+    if found.status == "bound" and (move := await move_under_way(log, name, found.pod_uid)):
+        return replace(found, summary=f"{found.summary}; {move}")
     return found
+
+
+async def _unknown(log: LogReader, name: str, uid: str, view: SchedulerState | None) -> UnknownPod:
+    """Returns the error about a pod without an event, with the pod that was probably meant."""
+    from shared.closest_name import did_you_mean  # only here: the command starts sooner without it
+
+    there = {each.name for each in (view or await scheduler_state(log)).pods.values() if each.since}
+    meant, of_uid = did_you_mean(name, there - {name}), f" with uid {uid}" if uid else ""
+    return UnknownPod(
+        f"the log has no event about pod {name}{of_uid}{meant}; `koord get pods -A` shows those there are"
+    )
 
 
 def _with_present_wait(found: Explanation, view: SchedulerState, language: str, *, is_untried: bool) -> Explanation:

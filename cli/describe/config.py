@@ -6,6 +6,7 @@ from cli.commands.active_config import Refused, status_of, text_of
 from cli.describe.describe_command import describe_command
 from cli.describe.description import Description, Value
 from cli.terminal import name_completion
+from shared.closest_name import did_you_mean
 from shared.errors import KoordError
 from shared.kube.instants import SECOND, instant_text
 from shared.log.reader import LogReader
@@ -19,7 +20,7 @@ async def describe(log: LogReader, name: str) -> Description:
     """
     known = {each.context: each for each in await status_of(log.database)}
     if name not in known:
-        raise KoordError(f"there is no config {name!r}; there are {', '.join(known)}")
+        raise KoordError(f"there is no config {name!r}{did_you_mean(name, known)}; there are {', '.join(known)}")
     status = known[name]
     found: dict[str, Value] = {"Name": name}
     if (taken := status.in_force) is not None:

@@ -9,6 +9,7 @@ from types import FrameType
 
 import click
 
+from cli.dev.simulated_objects import apply, delete, patch
 from cli.processes.child_process import Process, ProgramFailed
 from cli.terminal.lazy_group import Group
 from shared.errors import KoordError
@@ -18,7 +19,11 @@ SYSTEM_NAMESPACES = ("default", "kube-system")
 
 @click.group(cls=Group)
 def dev() -> None:
-    """Tools for developing Koordstream."""
+    """Tools for developing Koordstream, and for trying it: a cluster of its own, and objects of the simulated one."""
+
+
+for each in (apply, delete, patch):
+    dev.add_command(each)
 
 
 @dev.command()

@@ -6,6 +6,7 @@ from operator import attrgetter
 import msgspec
 
 from cli.kinds.kind import Column, Kind, get_command
+from cli.terminal.amounts import human_amount
 from cli.terminal.durations import instant_of
 from shared.events.descheduling import EvictionCaseClosed, EvictionCaseOpened
 from shared.log.admin.newest_events import newest
@@ -25,7 +26,7 @@ class ListedCase(msgspec.Struct, frozen=True):
         at: when it was opened.
         state: `open`, or the outcome: `moved`, `partly`, `none`, `dry run`.
         nodes: that its victims leave.
-        gain: expected and, once it is closed, measured: `hot cpu 27200 -> 24000, measured 24100`.
+        gain: expected and, once it is closed, measured: `hot cpu 27.2 -> 24 cores, measured 24.1 cores`.
     """
 
     name: str
@@ -77,9 +78,16 @@ def gains(case: EvictionCaseOpened, closed: EvictionCaseClosed | None) -> tuple[
     found = []
     for each in case.expected:
         measured = after.get((each.node, each.resource))
-        text = f"{each.node} {each.resource} {each.before} -> {each.after}"
-        found.append(text if measured is None else f"{text}, measured {measured}")
+        text = f"{each.node} {each.resource} {sizes(each.resource, ' -> ', each.before, each.after)}"
+        found.append(text if measured is None else f"{text}, measured {sizes(each.resource, '', measured)}")
     return tuple(found)
+
+
+def sizes(resource: str, between: str, *amounts: int) -> str:
+    """Returns amounts of a node as people read them: `27.2 -> 24 cores`, `12Gi of 64Gi`."""
+    if resource == "cpu":
+        return f"{between.join(f'{each / 1000:g}' for each in amounts)} core{'' if amounts[-1:] == (1000,) else 's'}"
+    return between.join(human_amount(resource, each) for each in amounts)
 
 
 KIND = Kind(

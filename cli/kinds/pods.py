@@ -9,6 +9,7 @@ from cli.kinds.kind import Column, Kind, get_command
 from cli.scheduling.recorded_state import scheduler_state
 from cli.terminal import name_completion
 from cli.terminal.amounts import human_amounts
+from services.scheduler.explain.rejected_quota import rejected_quota_of
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.log.admin.session import reading
@@ -55,7 +56,7 @@ def _listed(view: SchedulerState, record: PodRecord) -> PodListed:
         record.uid,
         _status(record),
         record.node_or_placement(),
-        entry.quota if entry is not None else "",
+        rejected_quota_of(record) or (entry.quota if entry is not None else ""),
         view.gangs.gang_of.get(record.uid, ""),
         pod_class.priority,
         pod_class.scheduler,

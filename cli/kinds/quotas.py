@@ -11,6 +11,7 @@ from cli.kinds.kind import Column, Kind, get_command
 from cli.quota import live_tree, render
 from cli.quota.recorded_accounts import COMPUTED, accounts
 from cli.terminal import name_completion
+from cli.terminal.output import show_lines
 from cli.terminal.time_arguments import at_option
 from services.quota_ledger.explain.quota_overview import OverviewRow, overview
 
@@ -20,8 +21,7 @@ async def read(postgres: str, at: datetime | None = None) -> Sequence[OverviewRo
     found = await accounts(postgres, at)
     if found.is_computed:
         click.echo(COMPUTED, err=True)
-    for line in (*render.rejected(found.projection), *render.ignored(found.projection)):
-        click.echo(line, err=True)
+    show_lines((*render.rejected(found.projection), *render.ignored(found.projection)), err=True)
     return overview(found.projection)
 
 

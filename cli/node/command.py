@@ -8,17 +8,21 @@ import click
 import msgspec
 
 from cli.node.ignored_reports import CONTEXT, describe_ignored, ignored_reports_of, remedy_of
+from cli.node.overcommitment_in_force import overcommitment_of
 from cli.recorded_instant import require_past
+from cli.scheduling.recorded_state import scheduler_state
 from cli.supervisor.log_access import log_of
 from cli.terminal import name_completion
-from cli.terminal.durations import instant, second
+from cli.terminal.durations import instant
 from cli.terminal.object_name import cluster_name
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_table
 from cli.terminal.time_arguments import at_option
 from services.slo_controller.overcommit.explain import ResourceExplanation, Step
 from services.slo_controller.overcommit.explain import explain as steps_of
+from shared.closest_name import did_you_mean
 from shared.errors import KoordError
+from shared.events.cluster import NodeObserved
 from shared.events.slo import NodeOvercommitted
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.quantity import bytes_text
@@ -124,11 +128,11 @@ async def _why_nothing(log: LogReader, name: str, at: datetime | None) -> str:
         async for row in log.rows(context="cluster", kind="NodeObserved", key=name, newest=1):
             if at is not None:
                 return f"node {name}: nothing was decided before {instant(at)}; see `koord events --key {name}`"
-            return (
-                f"node {name}: no batch or mid resources were decided yet (last observed at {second(row.at)}); "
-                "`koord get configs` shows whether over-commitment is in force"
-            )
-    return f"there is no node {name!r}; `koord get nodes` shows those there are"
+            node = msgspec.json.decode(row.data, type=NodeObserved).object.metadata
+            why = await overcommitment_of(log.database, node)
+            return f"node {name}: no batch or mid resources were decided yet: {why}"
+    there = (await scheduler_state(log)).nodes
+    return f"there is no node {name!r}{did_you_mean(name, there)}; `koord get nodes` shows those there are"
 
 
 def _print(found: NodeExplained) -> None:

@@ -5,8 +5,10 @@ from typing import NamedTuple
 
 from cli.node.agent_actions import actions_of
 from cli.node.ignored_reports import ignored_reports_of
+from cli.node.overcommitment_in_force import overcommitment_of
 from cli.node.usage_reports import UsageReport, usage_reports
 from cli.scheduling.recorded_state import scheduler_state
+from cli.simulated_cluster import is_simulated
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.closest_name import did_you_mean
@@ -57,6 +59,8 @@ class NodeFacts(NamedTuple):
         evictions: `namespace/name` -> the newest event about the eviction of one of its pods.
         write: the newest outcome of a write to the node or its objects; None where it is not recorded.
         slo: the newest NodeSLO that the SLO controller desired; None without one.
+        overcommitment: whether it is on for the node.
+        simulated: the cluster has no kubectl.
     """
 
     name: str
@@ -73,6 +77,8 @@ class NodeFacts(NamedTuple):
     evictions: dict[str, RecordedEvent]
     write: RecordedEvent | None
     slo: RecordedEvent | None
+    overcommitment: str = ""
+    simulated: bool = False
 
 
 async def node_facts(log: LogReader, name: str) -> NodeFacts:
@@ -107,6 +113,8 @@ async def node_facts(log: LogReader, name: str) -> NodeFacts:
         await _evictions(log, [each.name for each in pods]),
         next(iter((await _of_key(log, "cluster", name, WRITES, 1))[-1:]), None),
         next((each for each in reversed(desired) if getattr(each.event, "resource", "") == NODE_SLOS), None),
+        await overcommitment_of(log.database, view.nodes[name].node.metadata),
+        await is_simulated(log.database),
     )
 
 

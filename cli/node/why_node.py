@@ -13,6 +13,7 @@ from cli.node.ignored_reports import describe_ignored, remedy_of
 from cli.node.node_facts import NodeFacts, node_facts
 from cli.node.node_steps import NodeStep, node_steps
 from cli.scheduling.answer_from_log import answer
+from cli.simulated_cluster import advice
 from cli.terminal import name_completion
 from cli.terminal.amounts import human_amount, human_amounts, readable_amounts
 from cli.terminal.durations import age, instant_of
@@ -145,19 +146,26 @@ def _of_object(facts: NodeFacts) -> Iterator[NodeReason]:
     node = facts.node
     if node.spec.unschedulable:
         since, event = _since(facts, lambda each: each.spec.unschedulable)
-        yield NodeReason("all", since, event, "it is cordoned", f"`kubectl uncordon {facts.name}`")
+        yield NodeReason("all", since, event, "it is cordoned", _uncordon(facts))
     ready = next((each for each in node.status.conditions if each.type == "Ready"), None)
     if ready is not None and ready.status != "True":
         text = f"its condition Ready is {ready.status}" + (f" ({ready.reason})" if ready.reason else "")
         yield NodeReason("all", ready.last_transition_time or "", "", text, "see the kubelet on it")
     if text := closing_label(node.metadata.labels or {}):
-        yield NodeReason("all", "", "", text, f"`kubectl edit node {facts.name}`")
+        edit = f"kubectl edit node {facts.name}", f"koord dev patch node {facts.name} PATCH"
+        yield NodeReason("all", "", "", text, advice(*edit, simulated=facts.simulated))
     for taint in node.spec.taints:
         if taint.effect not in CLOSED or taint.key.startswith("node.kubernetes.io/unschedulable"):
             continue
         since, event = _since(facts, lambda each, own=taint: own in each.spec.taints)  # type: ignore[misc]
         written = f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
         yield NodeReason("some", since, event, f"taint {written} keeps away pods that do not tolerate it")
+
+
+def _uncordon(facts: NodeFacts) -> str:
+    patch = '\'{"spec": {"unschedulable": false}}\''
+    simulated = f"koord dev patch node {facts.name} {patch}"
+    return advice(f"kubectl uncordon {facts.name}", simulated, simulated=facts.simulated)
 
 
 def _since(facts: NodeFacts, holds: Callable[[Node], bool]) -> tuple[str, str]:
@@ -225,7 +233,7 @@ def _usage(facts: NodeFacts) -> str:
 def _batch(facts: NodeFacts) -> Iterator[str]:
     """Yields a line for each overcommitted resource, and what holds it where it is."""
     if not facts.decisions:
-        yield "no batch or mid resources were decided for it; `koord get configs` shows whether overcommitment is on"
+        yield f"no batch or mid resources were decided for it: {facts.overcommitment}"
         return
     record = facts.decisions[-1]
     decided = record.event

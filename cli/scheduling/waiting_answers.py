@@ -12,12 +12,16 @@ from cli.terminal.amounts import human_amounts
 from cli.terminal.durations import instant_of, second
 from services.scheduler.explain.gang_status import gang_status
 from services.scheduler.explain.invalid_reservations import RejectedReservation, rejected_reservations
+from services.scheduler.explain.rejected_quota import rejected_quota_of
 from services.scheduler.explain.waiting_order_config import QueueRules, rules_in_force
 from services.scheduler.explain.waiting_pods import WaitingPod, waiting_pods
 from services.scheduler.plugins.registry import text
 from services.scheduler.state.scheduler_state import SchedulerState
+from shared.domain.quota_rejection import waits_for_rejected
+from shared.events.quota import QuotaRejected
 from shared.events.scheduling import ClassEvaluated, CycleDecided
 from shared.kube.instants import SECOND, BadTime, instant_ns, instant_text
+from shared.log.admin.newest_events import newest_of_keys
 from shared.log.codec import Codec
 from shared.log.reader import LogReader
 
@@ -154,7 +158,29 @@ async def pending_in(
     seen = await log.appended_at("cluster", {each.record.since for each in found})
     attempts = {each.record.tried_seq for each in found if each.record.attempts}
     evaluations = await _evaluations(log, attempts)
-    return [_shown(view, each, seen, evaluations.get(each.record.uid)) for each in found]
+    shown = [_shown(view, each, seen, evaluations.get(each.record.uid)) for each in found]
+    return await _with_rejected_quotas(log, shown, {each.record.uid: rejected_quota_of(each.record) for each in found})
+
+
+async def _with_rejected_quotas(
+    log: LogReader, shown: Sequence[PendingPod], quota_of: Mapping[str, str]
+) -> list[PendingPod]:
+    """Returns the pods; those of rejected quotas have that quota, and the reason in the words of the other commands.
+
+    Args:
+        quota_of: uid -> the rejected quota that the pod names; empty without one.
+    """
+    names = {name for name in quota_of.values() if name}
+    reasons = {}
+    for one in await newest_of_keys(log.database, "quota", [QuotaRejected], names):
+        assert isinstance(one.record.event, QuotaRejected), "the type that was read"
+        reasons[one.record.event.quota] = one.record.event.reason
+    return [
+        msgspec.structs.replace(each, quota=name, waits_for=waits_for_rejected(name, reasons[name]))
+        if (name := quota_of[each.pod_uid]) and reasons.get(name)
+        else each
+        for each in shown
+    ]
 
 
 async def _evaluations(log: LogReader, seqs: set[int]) -> Mapping[str, ClassEvaluated]:

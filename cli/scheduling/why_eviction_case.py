@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 
 import msgspec
 
-from cli.kinds.evictions import CONTEXT, gains
+from cli.kinds.evictions import CONTEXT, gains, sizes
 from cli.terminal.durations import instant_of
 from shared.events import RecordedEvent
 from shared.events.cluster import EvictionFailed, EvictionPaused, EvictionRejected, ObjectObserved, PodEvicted
@@ -82,7 +82,8 @@ def explained(
         profile=case.profile,
         state="dry run" if case.dry_run else closed.outcome if closed else "open",
         causes=tuple(
-            f"{each.node}: {each.scope} {each.resource} is {each.measured} of {each.capacity}, above {each.limit}"
+            f"{each.node}: {each.scope} {each.resource} is {sizes(each.resource, ' of ', each.measured, each.capacity)}, "
+            f"above {sizes(each.resource, '', each.limit)}"
             for each in case.causes
         ),
         victims=tuple(victims),

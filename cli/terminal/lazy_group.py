@@ -23,7 +23,9 @@ class Failed(click.ClickException):
 
     def show(self, file: Any = None) -> None:  # noqa: ARG002  click's signature
         """Prints the text on stderr."""
-        click.echo(f"koord: {self.message}", err=True)
+        from cli.terminal.output import show_lines  # only here: a command that works may not need it
+
+        show_lines(f"koord: {self.message}".splitlines(), err=True)
 
 
 def no_command(group: click.Group, ctx: click.Context, name: str) -> NoReturn:

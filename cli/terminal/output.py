@@ -69,14 +69,15 @@ def show_table(
     header: bool = True,
     right: Collection[str] = (),
 ) -> None:
-    """Prints rows under a header: with colour on a terminal, as plain aligned text elsewhere, and on a terminal that is too
-    narrow, which breaks the lines itself: no number is cut.
+    """Prints rows under a header: with colour on a terminal, as plain aligned text elsewhere. On a terminal that is too
+    narrow, what does not fit follows each row on lines of its own: nothing is cut.
 
     Args:
         right: columns that are aligned to the right.
     """
     rows = [tuple(row) for row in rows]
-    if sys.stdout.isatty() and _least_width(columns, rows) <= shutil.get_terminal_size().columns:
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    if width and _least_width(columns, rows) <= width:
         from rich.console import Console
         from rich.table import Table
         from rich.text import Text
@@ -92,7 +93,10 @@ def show_table(
             table.add_row(*row)
         Console().print(table)
         return
-    for line in table_lines(columns, rows, header=header, right=right):
+    lines = table_lines(columns, rows, header=header, right=right)
+    if width and max(map(len, lines), default=0) > width:
+        lines = stacked_lines(columns, rows, width, header=header, right=right)
+    for line in lines:
         click.echo(line)
 
 
@@ -103,6 +107,36 @@ def _least_width(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> in
     cells = [[column, *(str(row[i]) for row in rows)] for i, column in enumerate(columns)]
     widths = (LEAST if any(map(_is_sentence, texts)) else max(map(len, texts)) for texts in cells)
     return sum(widths) + GAP * (len(columns) - 1)
+
+
+def stacked_lines(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    width: int,
+    *,
+    header: bool = True,
+    right: Collection[str] = (),
+) -> list[str]:
+    """Returns a table for a terminal that is too narrow for it: each row has the columns that fit, and below it the others
+    with their names; sentences are the first to go there.
+    """
+    texts = [[str(cell) for cell in row] for row in rows]
+    kept = [i for i in range(len(columns)) if i == 0 or not any(_is_sentence(line[i]) for line in texts)]
+
+    def table() -> list[str]:
+        return table_lines(
+            [columns[i] for i in kept], [[line[i] for i in kept] for line in texts], header=header, right=right
+        )
+
+    while len(kept) > 1 and max(map(len, table()), default=0) > width:
+        kept.pop()
+    found = table()
+    rest = [i for i in range(len(columns)) if i not in kept]
+    result = found[:1] if header else []
+    for line, text in zip(found[1:] if header else found, texts, strict=True):
+        below = "; ".join(f"{columns[i]}: {text[i]}" for i in rest if text[i] not in ("", "-"))
+        result += [line, *(_broken(f"    {below}", width) if below else ())]
+    return result
 
 
 def _rest_begins(line: str, width: int) -> int:
@@ -117,23 +151,31 @@ def _is_sentence(cell: str) -> bool:
     return len(cell) > WHOLE and " " in cell
 
 
-def show_lines(lines: Iterable[str]) -> None:
+def show_lines(lines: Iterable[str], *, err: bool = False) -> None:
     """Prints lines of text; on a terminal those that are too long are broken between words, and their rest is indented."""
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    stream = sys.stderr if err else sys.stdout
+    width = shutil.get_terminal_size().columns if stream.isatty() else 0
     for line in lines:
-        if not width or len(line) <= width:
-            click.echo(line)
-            continue
-        indent = " " * _rest_begins(line, width)
-        broken = textwrap.wrap(
-            line,
-            width,
-            subsequent_indent=indent,
-            break_long_words=False,
-            break_on_hyphens=False,
-            replace_whitespace=False,
-        )
-        click.echo("\n".join(broken))
+        click.echo("\n".join(_broken(line, width)) if width else line, err=err)
+
+
+def broken(line: str) -> list[str]:
+    """Returns a line as the lines in which the terminal shows it; whole where there is none."""
+    return _broken(line, shutil.get_terminal_size().columns) if sys.stdout.isatty() else [line]
+
+
+def _broken(line: str, width: int) -> list[str]:
+    """Returns a line as lines of at most this width."""
+    if len(line) <= width:
+        return [line]
+    return textwrap.wrap(
+        line,
+        width,
+        subsequent_indent=" " * _rest_begins(line, width),
+        break_long_words=False,
+        break_on_hyphens=False,
+        replace_whitespace=False,
+    )
 
 
 def table_lines(

@@ -43,9 +43,10 @@ class DrainRequests:
             state: DeschedulerState = self._runtime.state
             now_ns = self._runtime.now_ns()
             fault = fault_of(state, command)
+            moved = state.migration.moved(command.node)  # before the request: its end forgets the drain
             if not fault and (draft := draft_of(state, command)) is not None:
                 await self._runtime.append([draft], now_ns=now_ns)
-            await message.respond(msgspec.json.encode(status_of(state, command.node, fault, now_ns)))
+            await message.respond(msgspec.json.encode(status_of(state, command.node, fault, now_ns, moved)))
 
 
 def fault_of(state: DeschedulerState, command: DrainCommand) -> str:
@@ -71,8 +72,12 @@ def draft_of(state: DeschedulerState, command: DrainCommand) -> Draft | None:
     return None
 
 
-def status_of(state: DeschedulerState, node: str, fault: str, now_ns: int) -> DrainStatus:
-    """Returns the pods of a node as its drain has them, or would have."""
+def status_of(state: DeschedulerState, node: str, fault: str, now_ns: int, moved: int) -> DrainStatus:
+    """Returns the pods of a node as its drain has them, or would have.
+
+    Args:
+        moved: pods that a drain which just ended had moved.
+    """
     args = None if state.configuration is None else migration_args(state.configuration)
     if fault or args is None:
         return DrainStatus(node, fault=fault)
@@ -80,4 +85,4 @@ def status_of(state: DeschedulerState, node: str, fault: str, now_ns: int) -> Dr
     plan = drain_plan(state.migration, facts, args, RateLimits(state.migration, facts, args, now_ns), node)
     drain = state.migration.drains.get(node)
     pods = tuple(DrainedPod(each.pod.metadata.key, str(each.step), each.reason) for each in plan)
-    return DrainStatus(node, drain is not None, state.migration.moved(node), pods)
+    return DrainStatus(node, drain is not None, moved if drain is None else state.migration.moved(node), pods)

@@ -17,11 +17,11 @@ from services.gateway.effects.intent_types import (
 from services.gateway.intents_by_context_in_snapshot import by_cause, by_context
 from services.gateway.kube_api.resources import PODS
 from services.gateway.snapshot_schema import StoredIntents
+from shared.domain.fields_written_once import is_written_once
 from shared.events import Cause
 from shared.events.cluster import IntentRefused
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.scheduling import PodPlaced, PodUnschedulable
-from shared.kube.resource_names import CORDON, VOLUMES
 from shared.runtime.sharding import declared_name
 
 
@@ -261,16 +261,10 @@ def _family(context: str) -> str:
     return name if name != context else ""
 
 
-_WRITTEN_ONCE = frozenset({VOLUMES})
-"""Resources whose desired fields are a request to Kubernetes' volume controllers, which change them as they answer it: a
-volume loses its claim when it is released.
-"""
-
-
 def _ends_once_applied(desired: DesiredState) -> bool:
-    """Reports whether a desired state ends once it is applied: a pod's condition, the absence of an object, the fields
-    of volumes, and the cordon of a node, which an operator may end.
+    """Reports whether a desired state ends once it is applied: a pod's condition, the absence of an object, and fields
+    that are written once.
     """
     if isinstance(desired, FieldsDesired):
-        return desired.resource in _WRITTEN_ONCE or desired.fields == CORDON
+        return is_written_once(desired)
     return isinstance(desired, PodUnschedulable) or desired.body is None

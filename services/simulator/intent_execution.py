@@ -8,6 +8,7 @@ from services.simulator.api.api_transaction import ApiTransaction
 from services.simulator.api.object_conversion import as_json, merged, typed
 from services.simulator.api.resource_kinds import BY_NAME, PODS, Resource
 from services.simulator.state import Intent, SimulatorState, fields_of, uid_of
+from shared.domain.fields_written_once import is_written_once
 from shared.events import Cause, Event
 from shared.events.cluster import (
     BindRejected,
@@ -176,6 +177,8 @@ def reapply_desired_states(api: ApiTransaction, state: SimulatorState) -> None:
             cause, desired = Cause(context, desired_state.seq), desired_state.intent
             if desired_state.seq in state.open_intents.get(context, {}):
                 continue  # its outcome is drafted, or comes with the next step
+            if isinstance(desired, FieldsDesired) and is_written_once(desired):
+                continue
             if is_deleted and not (isinstance(desired, ObjectDesired) and desired.body is None):
                 api.record_outcome(DesiredStateSuperseded(resource=resource, name=name, fields=fields), cause)
                 continue

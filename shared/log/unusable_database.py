@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-from shared.errors import KoordError
+from shared.errors import KoordError, fault_of
 from shared.log.database import UNREACHABLE, sqlstate, without_password
 
 _NO_TABLES = "`koord migrate` makes the tables"
@@ -29,6 +29,8 @@ class DatabaseUnreachable(KoordError):
 
     def __init__(self, dsn: str, error: object, remedy: str = "start it, or correct KOORD_POSTGRES") -> None:
         reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else error
+        if isinstance(error, Exception) and not str(reason):
+            reason = fault_of(error)
         self.what = f"Postgres at {without_password(dsn)} cannot be reached: {reason}"
         self.remedy = remedy
         super().__init__(f"{self.what}; {remedy}")

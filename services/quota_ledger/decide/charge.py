@@ -13,6 +13,7 @@ from services.quota_ledger.pods.pod_quota_entry import AttachedPod
 from services.quota_ledger.state.ledger_state import LedgerState
 from shared.domain.amounts import Amounts, add, negated, nonzero, raise_clamped, sub
 from shared.domain.quota_charge import REJECTED, ChargeRequest, ChargeResponse, QuotaShort
+from shared.domain.quota_rejection import waits_for_rejected
 from shared.events import Draft, Event
 from shared.events.quota import PodAdmissionDecided, PodCharged
 
@@ -93,9 +94,7 @@ class _Charges:
         if found is None:
             return None
         name, reason = found
-        return QuotaShort(
-            quota=name, stage=REJECTED, short={}, message=f"its quota {name} is rejected, and it waits: {reason}"
-        )
+        return QuotaShort(quota=name, stage=REJECTED, short={}, message=waits_for_rejected(name, reason))
 
     def _shortfall(self, pod: AttachedPod) -> QuotaShort | None:
         tree = self._state.projection.trees[pod.tree]

@@ -1,4 +1,5 @@
-"""Probable mistakes about a pod or Reservation that waits: names that nothing has, and faults of its gang.
+"""Probable mistakes about a pod or Reservation that waits: more than any node has, names that nothing has, and faults of
+its gang.
 
 None of it is an error in itself: another scheduler may have the name, and a Reservation may be created later. A
 function of the State and of the rules in force, for commands that read the log.
@@ -16,6 +17,8 @@ from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.scheduler_state import SchedulerState
 from services.scheduler.state.watched_api_resources import RESERVATIONS
 from shared.closest_name import did_you_mean
+from shared.kube.quantity import BadQuantity, amount, nanos
+from shared.kube.quantity_text import amount_text
 
 
 def probable_mistakes(view: SchedulerState, rules: QueueRules, record: PodRecord) -> tuple[str, ...]:
@@ -23,8 +26,30 @@ def probable_mistakes(view: SchedulerState, rules: QueueRules, record: PodRecord
     pod_class = record.pod_class
     if pod_class is None:
         return ()
-    found = (*_of_scheduler(rules, pod_class), *_of_affinity(view, pod_class), *_of_gang(view, rules, record))
+    found = (
+        *_of_size(view, pod_class),
+        *_of_scheduler(rules, pod_class),
+        *_of_affinity(view, pod_class),
+        *_of_gang(view, rules, record),
+    )
     return tuple(dict.fromkeys(found))
+
+
+def _of_size(view: SchedulerState, pod_class: PodClass) -> Iterator[str]:
+    """Yields each resource of which the pod requests more than the largest node has: it waits for a larger node."""
+    nodes = [each.node.status.allocatable or {} for each in view.nodes.values()]
+    for resource, requested in sorted(pod_class.request.items()):
+        largest = max((_amount(resource, there.get(resource, "0")) for there in nodes), default=0)
+        if nodes and requested > largest > 0:
+            sizes = amount_text(resource, requested), amount_text(resource, largest)
+            yield f"it is larger than every node: it requests {resource} {sizes[0]}, and the largest node has {sizes[1]}"
+
+
+def _amount(resource: str, quantity: str) -> int:
+    try:
+        return amount(resource, nanos(quantity))
+    except BadQuantity:
+        return 0
 
 
 def _of_scheduler(rules: QueueRules, pod_class: PodClass) -> Iterator[str]:

@@ -12,12 +12,14 @@ from shared.domain import gang
 from shared.domain.operating_mode_pod import CURRENT_OWNER
 from shared.events import Cause, Draft
 from shared.events.cluster import EvictionPaused, EvictionsHeld, ObjectObserved
+from shared.events.descheduling import EvictionCaseClosed, EvictionCaseOpened, Victim
 from shared.events.intents import EvictionRequested
+from shared.events.migration import MigrationArbitrated, MigrationEnded, MigrationEvictionDecided
 from shared.events.scheduling import CycleDecided, GangPlaced, UnitStartPlanned
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.pod import Pod
 from shared.kube.resource_names import POD_GROUPS
-from tests.integration.cli.recorded_log import Log, run
+from tests.integration.cli.recorded_log import Log, append, run
 from tests.integration.cli.recorded_world import begin, write
 from tests.support.reservations import available, observe, reservation
 from tests.support.scheduling_world import START_NS, World, node, pod
@@ -247,6 +249,54 @@ async def test_why_pod_shows_the_newest_cycle_that_tried_a_pod_that_waits(databa
     await write(world, database)
     for command in ("why", "describe"):
         assert f"scheduling/{again.seq}" in (await run(Log(database), command, "pod", "d/p")).stdout
+
+
+async def test_a_pod_that_is_larger_than_every_node_is_called_so(log: Log) -> None:
+    result = await run(log, "why", "pod", "owner", "-n", "d")
+    assert "check: it is larger than every node: it requests cpu 90, and the largest node has 8\n" in result.stdout
+    fits = await run(log, "why", "pod", "train-a", "-n", "d")
+    assert "larger than every node" not in fits.stdout
+
+
+async def test_a_misspelt_pod_is_answered_with_the_one_that_is_probably_meant(log: Log) -> None:
+    result = await run(log, "why", "pod", "onwer", "-n", "d")
+    assert "no event about pod d/onwer; perhaps 'd/owner' is meant" in result.stderr
+
+
+async def test_a_pod_that_is_being_moved_names_the_case_or_the_job(log: Log) -> None:
+    opened = EvictionCaseOpened(
+        case="lownodeload-1",
+        cycle=1,
+        profile="p",
+        plugin="LowNodeLoad",
+        victims=(Victim(pod="d/victim", pod_uid="victim", node="n", reason="hot", job="job-1"),),
+    )
+    begun = MigrationArbitrated(job="job-1", job_uid="uid-1", pod="d/victim")
+    ended = (
+        MigrationEnded(job="job-1", job_uid="uid-1", phase="Failed"),
+        EvictionCaseClosed(case="lownodeload-1", outcome="none"),
+    )
+    decided = MigrationEvictionDecided(
+        job="job-1",
+        job_uid="uid-1",
+        pod="d/victim",
+        pod_uid="victim",
+        node="n",
+        destination="m",
+        controller="",
+        method="Eviction",
+        reason="hot",
+    )
+    by_case = "eviction case lownodeload-1 moves it: `koord why eviction lownodeload-1`"
+    for events, expected in (
+        ((opened,), by_case),
+        ((begun,), "PodMigrationJob job-1 moves it: a place is sought for it"),
+        ((decided,), "PodMigrationJob job-1 moves it to m: its eviction is decided"),
+        (ended, "Running"),
+    ):
+        await append(log.url, "descheduling", [Draft(event) for event in events], time.time_ns())
+        summary = (await run(log, "why", "pod", "victim", "-n", "d")).stdout.partition("\n")[0]
+        assert summary.endswith(expected)
 
 
 async def test_an_eviction_names_who_requested_it_why_and_what_it_waits_for(log: Log) -> None:

@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from click.testing import CliRunner
 
 from cli.embedded import EmbeddedNats
+from cli.main import koord
 from cli.simulate.simulator_client import SimulatedApi, SimulatorRefused
 from cli.supervisor.command import refuse_wrong_cluster
 from cli.supervisor.endpoints import Endpoints
@@ -69,6 +72,31 @@ def pod(name: str, **annotations: str) -> dict[str, Any]:
         container={"image": "pause"},
         nodeName="n",
     )
+
+
+async def test_objects_are_created_changed_and_deleted_by_commands(
+    database: str, nats: EmbeddedNats, tmp_path: Path
+) -> None:
+    file = tmp_path / "objects.yaml"
+    file.write_text(
+        yaml.safe_dump_all([NODE, {**pod("web"), "spec": {"containers": [{"name": "main", "image": "pause"}]}}])
+    )
+    async with simulator(database, nats, tmp_path, nodes=1) as running:
+
+        async def dev(*arguments: str) -> tuple[str, str]:
+            env = {"KOORD_POSTGRES": database, "KOORD_NATS": nats.url}
+            result = await asyncio.to_thread(CliRunner().invoke, koord, ["dev", *arguments], env=env)
+            return result.stdout, result.stderr + str(result.exception or "")
+
+        assert (await dev("apply", str(file)))[0] == "node/n created\npod/web created\n"
+        assert (await dev("apply", str(file)))[0] == "node/n changed\npod/web changed\n"
+        assert (await dev("patch", "node", "n", '{"spec": {"unschedulable": true}}'))[0] == "node/n changed\n"
+        assert (await running.api.get({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}))["spec"] == {
+            "unschedulable": True
+        }
+        assert (await dev("delete", "pods", "default/web"))[0] == "pod/web deleted\n"
+        assert "perhaps 'node' is meant" in (await dev("delete", "nod", "n"))[1]
+        assert "not found" in (await dev("patch", "pod", "web", "{}"))[1]
 
 
 async def test_a_killed_simulator_rebuilds_its_cluster(database: str, nats: EmbeddedNats, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from cli.main import koord
             "there is no kind 'podz' to `koord get`; perhaps 'pods' is meant; there are configs, evictions, gangs",
         ),
         (["describe", "nod", "n1"], "there is no kind 'nod' to `koord describe`; perhaps 'node' is meant"),
+        (["run", "schedular"], "there is no service 'schedular'; perhaps 'scheduler' is meant; there are gateway, "),
         (["xyzzy"], "there is no command 'xyzzy' of `koord`\n"),
     ],
 )

@@ -23,8 +23,9 @@ def printed(columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 def test_no_cell_is_cut_on_a_terminal_of_any_width(
     columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _, line = printed(columns, monkeypatch, capsys, *QUOTA)
-    assert line.split() == list(QUOTA)
+    _, *lines = printed(columns, monkeypatch, capsys, *QUOTA)
+    words = " ".join(lines).replace(";", "").split()
+    assert [word for word in words if word != "title" and not word.endswith(":")] == list(QUOTA)
 
 
 def test_a_sentence_is_broken_where_the_rest_fits(
@@ -33,6 +34,17 @@ def test_a_sentence_is_broken_where_the_rest_fits(
     lines = printed(80, monkeypatch, capsys, "shop", "web-0", REASON)
     assert max(map(len, lines)) <= 80
     assert " ".join(" ".join(lines[1:]).split()) == f"shop web-0 {REASON}"
+
+
+def test_what_does_not_fit_beside_a_row_is_below_it_with_its_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`koord pending` and `koord get quotas` printed lines of 176 characters on a terminal of 80."""
+    row = ("default", "1", "too-large-for-any-node", "1 m 12 s", "team-a-with-a-long-name", "-", REASON)
+    lines = printed(80, monkeypatch, capsys, *row)
+    assert max(map(len, lines)) <= 80
+    assert lines[1].split() == [*row[:3], *row[3].split(), row[4]]
+    assert " ".join(" ".join(lines[2:]).split()) == f"title 6: {REASON}"
 
 
 def test_two_sentences_beside_short_columns_are_broken_on_a_wide_terminal(

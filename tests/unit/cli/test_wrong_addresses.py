@@ -20,6 +20,7 @@ from shared.bus.login import BadLogin, Login
 from shared.errors import KoordError
 from shared.file_replacement import replace_file
 from shared.kube.short_lists import GatewayLists, Unread
+from shared.log.unusable_database import DatabaseUnreachable
 
 
 @pytest.mark.parametrize("url", ["garbage", "postgresql://host:port/name", "mysql://host/name"])
@@ -207,3 +208,8 @@ def test_a_file_of_another_user_names_its_owner(tmp_path: Path, monkeypatch: pyt
     assert foreign_owner(str(tmp_path / "endpoints.json")) == ""
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     assert foreign_owner(str(tmp_path / "no" / "endpoints.json")) == f"{tmp_path} belongs to {tmp_path.owner()}"
+
+
+def test_a_failure_without_a_text_has_a_reason() -> None:
+    error = DatabaseUnreachable("postgresql://ada@127.0.0.1:1/x", TimeoutError())
+    assert "cannot be reached: no response in time; start it" in str(error)

@@ -158,6 +158,17 @@ def test_a_desired_state_is_written_again_after_another_client_changed_it() -> N
     assert len(world.outcomes(cause)) == 1
 
 
+def test_a_cordon_is_written_once_so_that_an_operator_can_end_it() -> None:
+    world = a_world()
+    cordon = FieldsDesired(resource="nodes", name="n1", fields="cordon", patch={"spec": {"unschedulable": True}})
+    world.append("descheduling", cordon)
+    world.step()
+    assert world.state.nodes()["n1"].spec.unschedulable
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
+    world.request("patch", {**node, "patch": {"spec": {"unschedulable": False}}})
+    assert not world.state.nodes()["n1"].spec.unschedulable
+
+
 def test_a_desired_state_ends_with_its_object() -> None:
     world = a_world()
     cause = world.append("scheduling", fields("high"))

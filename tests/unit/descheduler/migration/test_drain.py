@@ -1,15 +1,24 @@
 """The drain of a node: its pods move one after the other within the limits of their workloads."""
 
+import asyncio
 from random import Random
+from types import SimpleNamespace
+from typing import Any
 
-from services.descheduler.drain_requests import draft_of, fault_of, status_of
+import msgspec
+import pytest
+
+from cli.commands.drain import headline
+from services.descheduler.drain_requests import DrainRequests, draft_of, fault_of, status_of
 from services.descheduler.migration.pod_migration_job import read_job
 from services.descheduler.retention_carry_forward import CARRY_FORWARD
 from services.descheduler.state.descheduler_state import FOLDED, DeschedulerState
+from shared.events import Draft
 from shared.events.cluster import NodeObserved
 from shared.events.intents import EvictionRequested, FieldsDesired
+from shared.events.log import ConfigApplied
 from shared.events.migration import DrainEnded, DrainRequested, MigrationEnded
-from shared.kube.drain_control import DrainCommand
+from shared.kube.drain_control import SUBJECT, DrainCommand, DrainedPod, DrainStatus
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeSpec
 from shared.kube.resource_names import MIGRATION_JOBS, RESERVATIONS
@@ -84,7 +93,7 @@ def test_nothing_moves_before_the_node_is_cordoned_and_at_most_two_at_once() -> 
     jobs = [read_job(body) for (resource, _), body in world.objects.items() if resource == MIGRATION_JOBS]
     assert len(jobs) == 2  # maxMigratingPerNode
     assert {job.annotations["koordinator.sh/evict-reason"] for job in jobs} == {"drain of node n0 by ann: new disks"}
-    waiting = status_of(world.state, NODE, "", world.now_ns)
+    waiting = status_of(world.state, NODE, "", world.now_ns, 0)
     assert waiting.pods == ()  # without a configuration nothing is planned
 
 
@@ -172,3 +181,56 @@ def test_requests_that_cannot_be_met_say_why() -> None:
     assert found is not None
     assert isinstance(found.event, DrainEnded)
     assert found.event.by == "bob"
+
+
+def test_the_response_to_a_cancellation_has_the_pods_that_moved() -> None:
+    world = draining()
+    text = "apiVersion: descheduler/v1alpha2\nkind: DeschedulerConfiguration\nprofiles: [{name: p}]\n"
+    world.append(OWN, ConfigApplied(source="a file", digest="ab" * 32, text=text))
+    while not (moved := world.state.migration.moved(NODE)):
+        run(world, rounds=1)
+    requests = DrainRequests(runtime(world))
+    answers: list[DrainStatus] = []
+    asyncio.run(answered(requests, DrainCommand("cancel", NODE, "ann"), answers))
+    (answer,) = answers
+    assert (answer.draining, answer.moved) == (False, moved)
+    sentence = (
+        f"the drain of node {NODE} has ended early: {moved} pod{'s' * (moved > 1)} moved; the node stays cordoned"
+    )
+    assert headline(answer, "cancel") == sentence
+
+
+def runtime(world: World) -> Any:
+    async def append(drafts: list[Draft], *, now_ns: int) -> None:
+        for draft in drafts:
+            world.append(OWN, draft.event)
+
+    return SimpleNamespace(state=world.state, now_ns=lambda: world.now_ns, append=append)
+
+
+async def answered(requests: DrainRequests, command: DrainCommand, answers: list[DrainStatus]) -> None:
+    async def respond(data: bytes) -> None:
+        answers.append(msgspec.json.decode(data, type=DrainStatus))
+
+    message: Any = SimpleNamespace(data=msgspec.json.encode(command), subject=SUBJECT, respond=respond)
+    await requests.receive(message)
+    await requests.answer()
+
+
+@pytest.mark.parametrize(
+    ("pods", "words"),
+    [
+        ((), "nothing moves, there is no pod on it"),
+        ((DrainedPod("default/agent", "stays", "a DaemonSet owns it"),), "nothing moves, each of its pods stays"),
+        ((DrainedPod("default/a", "moves", ""), DrainedPod("default/b", "stays", "")), "1 pod to move, 1 that stays"),
+        ((DrainedPod("default/a", "next", ""), DrainedPod("default/b", "waits", "")), "2 pods to move"),
+    ],
+)
+def test_a_drain_is_described_by_what_is_to_come_with_the_name_of_the_node_as_it_is_written(
+    pods: tuple[DrainedPod, ...], words: str
+) -> None:
+    going_on = headline(DrainStatus("node-7", draining=True, moved=1, pods=pods), "start")
+    assert going_on.startswith(f"node node-7 is being drained: 1 pod moved so far; {words}")
+    assert headline(DrainStatus("node-7", pods=pods), "plan").startswith(
+        "node node-7 is not being drained; if it were:"
+    )
