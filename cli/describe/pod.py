@@ -116,9 +116,8 @@ def _quota(entry: Entry | None, pod: Pod | None) -> str:
     if entry is None:
         return ""
     label = ((pod.metadata.labels if pod is not None else None) or {}).get(QUOTA_NAME, entry.quota)
-    if label != entry.quota:
-        return f"{label}, which is not in force: `koord explain pod`; {entry.quota} counts its requests meanwhile"
-    return f"{entry.quota}, {'charged' if entry.charged else 'not charged'}"
+    other = f"; its label names {label}, which is not in force: `koord explain pod`" if label != entry.quota else ""
+    return f"{entry.quota}, {'charged' if entry.charged else 'not charged'}{other}"
 
 
 async def _object(log: LogReader, name: str) -> Pod | None:

@@ -138,9 +138,7 @@ class PodHistory:
         belongs, pod = describe(event), self._observed_pod
         label = (pod.metadata.labels or {}).get(QUOTA_NAME, "") if pod is not None else ""
         return (
-            f"its label names quota {label}, which is not in force; {event.quota} counts its requests meanwhile"
-            if label not in ("", event.quota)
-            else belongs
+            f"{belongs}; its label names {label}, which is not in force" if label not in ("", event.quota) else belongs
         )
 
     def _placed(self, event: PodPlaced) -> str:
