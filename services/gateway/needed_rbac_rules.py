@@ -79,14 +79,16 @@ def webhook_rules(settings: GatewaySettings) -> list[Rule]:
 def _of_right(context: str, right: IntentRight) -> Iterator[Rule]:
     # RBAC limits neither by the beginning of a name, nor need a name's namespace exist when the rules are applied.
     namespace, _, name = right.name.rpartition("/") if not right.name.endswith("*") else ("", "", "")
-    why = _PURPOSES.get(right.intent, f"writing {right.resource.partition('.')[0]} for {context}")
+    writes_fields = right.intent is FieldsDesired or (right.intent is PodPlaced and right.fields)
+    writing = f"writing {right.resource.partition('.')[0]} for {context}"
+    why = writing if writes_fields else _PURPOSES.get(right.intent, writing)
     # After a conflict or a request without a response, the object itself is read.
     yield _rule("get", right.resource, "", why, namespace, name)
     if right.intent is ObjectDesired:
         for verb in ("delete",) if right.deletes else ("create", "patch"):
             yield _rule(verb, right.resource, "", why, namespace, name)
     else:
-        verb = "delete" if right.deletes else "patch" if right.intent is FieldsDesired else _WRITTEN[right.intent]
+        verb = "delete" if right.deletes else "patch" if writes_fields else _WRITTEN[right.intent]
         yield _rule(verb, right.resource, right.subresource, why, namespace, name)
 
 

@@ -9,7 +9,7 @@ from shared.kube.device import HAMI_NODE
 from shared.kube.resource_names import CLAIMS, EXPLANATIONS, NETWORK_TOPOLOGIES, POD_GROUPS, RESERVATIONS, VOLUMES
 from shared.kube.storage import BOUND_BY_CONTROLLER, SELECTED_NODE
 from shared.kube.system_annotations import RESERVATION_ALLOCATED
-from shared.runtime.intent_rights import BIND, EVICT, MARK_UNSCHEDULABLE, IntentRight
+from shared.runtime.intent_rights import BIND, EVICT, LOCK_NODES, MARK_UNSCHEDULABLE, IntentRight
 from shared.runtime.manifest import Manifest
 
 CONFIG_MAP = "koordinator-system/koord-scheduler-config"
@@ -23,6 +23,7 @@ MANIFEST = Manifest(
     requests=(CHARGE,),
     intents=(
         BIND,
+        LOCK_NODES,
         MARK_UNSCHEDULABLE,
         EVICT,
         IntentRight(FieldsDesired, "pods", "status", ("status.nominatedNodeName",)),

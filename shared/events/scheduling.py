@@ -89,6 +89,8 @@ class PodPlaced(Event, frozen=True, tag="koord.scheduling.PodPlaced.v1"):
         request: resource name -> amount; cpu in milli-cores, memory in bytes, the rest in whole units.
         score: the winner's total, weights applied, 0..100 a plugin.
         annotations: allocations besides the node, as annotations written with the binding: CPUs, NUMA zones.
+        node_lock: annotation of the node that has to name the pod before it is bound, for device plugins of vendors
+            that serve one pod at a time; empty for none.
         passes: unit with a planned start that the pod passes -> why that start does not move: `OtherNode` (no pod of
             the unit is planned for the node), `EndsBefore` (the deadline of the pod ends it before the start),
             `FitsBeside` (the node holds the unit's pods and this one).
@@ -106,6 +108,7 @@ class PodPlaced(Event, frozen=True, tag="koord.scheduling.PodPlaced.v1"):
     annotations: dict[str, str] = msgspec.field(default_factory=dict)
     passes: dict[str, str] = msgspec.field(default_factory=dict)
     ignored: tuple[str, ...] = ()
+    node_lock: str = ""
 
 
 class UnitStartPlanned(Event, frozen=True, tag="koord.scheduling.UnitStartPlanned.v1"):

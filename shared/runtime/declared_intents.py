@@ -166,6 +166,11 @@ DECLARED: Mapping[str, tuple[IntentRight, ...]] = {
     ),
     "scheduling": (
         IntentRight(PodPlaced, resource="pods", subresource="binding"),
+        IntentRight(
+            PodPlaced,
+            resource="nodes",
+            fields=("metadata.annotations.cambricon.com/dsmlu.lock", "metadata.annotations.hami.io/mutex.lock"),
+        ),
         IntentRight(PodUnschedulable, resource="pods", subresource="status"),
         IntentRight(EvictionRequested, resource="pods", subresource="eviction"),
         IntentRight(FieldsDesired, resource="pods", subresource="status", fields=("status.nominatedNodeName",)),

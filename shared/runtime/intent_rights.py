@@ -7,6 +7,7 @@ they fold it; the rules of the gateway's account in the cluster are generated fr
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from shared.domain.node_lock import NODE_LOCKS
 from shared.events import Event
 from shared.events.cluster import IntentRefused
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
@@ -27,7 +28,7 @@ class IntentRight(NamedTuple):
     Attributes:
         intent: its type.
         resource, subresource: what it writes, such as `pods` and `eviction`.
-        fields: of a desired state: the fields it may set, as dotted paths with all that lies below them; a path that
+        fields: of a desired state, or of the node of a placement: the fields it may set, as dotted paths with all that lies below them; a path that
             ends in `*` names every field that begins so. An ObjectDesired without fields makes the object exist.
         deletes: an ObjectDesired that removes the object, not one that writes it; an EvictionRequested that deletes the
             pod.
@@ -44,6 +45,8 @@ class IntentRight(NamedTuple):
 
 
 BIND = IntentRight(PodPlaced, "pods", "binding")
+LOCK_NODES = IntentRight(PodPlaced, "nodes", fields=tuple(f"metadata.annotations.{lock}" for lock in NODE_LOCKS))
+"""Locks on the nodes of placements."""
 MARK_UNSCHEDULABLE = IntentRight(PodUnschedulable, "pods", "status")
 EVICT = IntentRight(EvictionRequested, "pods", "eviction")
 DELETE_PODS = IntentRight(EvictionRequested, "pods", deletes=True)
@@ -61,6 +64,10 @@ def refusal(context: str, rights: Iterable[IntentRight], event: Event) -> str:
             if any(right.intent is EvictionRequested and right.deletes for right in rights):
                 return ""
             return f"{context} does not declare that it may delete pods past their disruption budgets"
+        case PodPlaced(node_lock=lock) if lock and not any(
+            right.intent is PodPlaced and f"metadata.annotations.{lock}" in right.fields for right in rights
+        ):
+            return f"{context} does not declare that it may lock nodes by {lock}"
         case _:
             if any(right.intent is type(event) for right in rights):
                 return ""

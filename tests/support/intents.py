@@ -34,7 +34,8 @@ def declared_intent(right: IntentRight, *, name: str = "shop/a", uid: str = "uid
     """
     named = right.name.replace("*", "x") or name
     if right.intent is PodPlaced:
-        return PodPlaced(pod=named, pod_uid=uid, node="n1", cycle=1, request={})
+        lock = right.fields[0].removeprefix("metadata.annotations.") if right.fields else ""
+        return PodPlaced(pod=named, pod_uid=uid, node="n1", cycle=1, request={}, node_lock=lock)
     if right.intent is PodUnschedulable:
         return PodUnschedulable(pod=named, pod_uid=uid, cycle=1, code="x", message="x")
     if right.intent is EvictionRequested:

@@ -330,7 +330,7 @@ class EffectRunner:
         match intent:
             case PodPlaced() | EvictionRequested():
                 try:
-                    return await pod_writes.carry_out(api, intent)
+                    return await pod_writes.carry_out(api, intent, now_ns=self._now_ns())
                 except Unconfirmed:
                     self._confirmations.unanswered(cause)
                     raise

@@ -6,8 +6,9 @@ The table of responses and outcomes is in pod_writes.py.
 from typing import Any
 
 from services.gateway.effects import desired_state_comparison, outcome_events
-from services.gateway.effects.pod_writes import REFUSALS, WRITES_ON_CONFLICT
 from services.gateway.kube_api.api_errors import (
+    REFUSALS,
+    WRITES_ON_CONFLICT,
     Ambiguous,
     Busy,
     Conflict,

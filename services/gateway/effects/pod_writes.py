@@ -20,9 +20,12 @@ crash may come between the response and the append of the outcome: its docstring
 
 from services.gateway.effects import outcome_events
 from services.gateway.effects.intent_types import OneShot
+from services.gateway.effects.node_lock import lock_node
 from services.gateway.effects.pod_kubernetes_events import events_of
 from services.gateway.known_objects import ObservedPod
 from services.gateway.kube_api.api_errors import (
+    REFUSALS,
+    WRITES_ON_CONFLICT,
     Ambiguous,
     ApiError,
     BlockedByBudget,
@@ -42,30 +45,29 @@ from shared.events.scheduling import PodPlaced, PodUnschedulable
 from shared.kube.instants import instant_text
 from shared.kube.pod import Pod
 
-REFUSALS = (NotFound, NamespaceTerminating, Rejected)
-"""Errors for which a retry is of no use."""
 
-WRITES_ON_CONFLICT = 4
-"""Reads and writes of a desired state within one try, when other clients write the object at the same time."""
-
-
-async def carry_out(api: KubeApi, intent: OneShot) -> Event:
+async def carry_out(api: KubeApi, intent: OneShot, *, now_ns: int) -> Event:
     """Binds or evicts the pod.
 
     Raises:
         Busy: not done, and worth a retry; `Unconfirmed` when it may have been done.
         Forbidden: the account may not do this.
     """
-    return await bind(api, intent) if isinstance(intent, PodPlaced) else await evict(api, intent)
+    return await bind(api, intent, now_ns=now_ns) if isinstance(intent, PodPlaced) else await evict(api, intent)
 
 
-async def bind(api: KubeApi, intent: PodPlaced) -> Event:
+async def bind(api: KubeApi, intent: PodPlaced, *, now_ns: int) -> Event:
     """Binds the pod to its node. Twice is harmless: a pod that is already on that node counts as bound.
 
     Raises:
         Busy: not done, and worth a retry.
         Forbidden: the account may not bind.
     """
+    if intent.node_lock:
+        # A pod that an earlier try has bound needs no lock: its plugin may have removed the lock already.
+        ended = await outcome_shown(api, intent) or await lock_node(api, intent, now_ns=now_ns)
+        if ended is not None:
+            return ended
     try:
         await api.create_binding(intent.pod, uid=intent.pod_uid, node=intent.node, annotations=intent.annotations)
     except REFUSALS as error:

@@ -85,6 +85,13 @@ class Expired(ApiError):
     """410: the version of a watch, or the token of a list, is too old to continue from."""
 
 
+REFUSALS = (NotFound, NamespaceTerminating, Rejected)
+"""Errors for which a retry is of no use."""
+
+WRITES_ON_CONFLICT = 4
+"""Reads and writes of an object within one try, when other clients write it at the same time."""
+
+
 def api_error(status: int, body: bytes, request: str, rule: str) -> ApiError:
     """Returns the error that a response with a status from 400 on stands for.
 

@@ -15,6 +15,7 @@ from services.scheduler.framework.nominations_and_victims_of_cycle import Nomina
 from services.scheduler.framework.reasons import UNREADABLE_POD, text
 from services.scheduler.state.ignored_pod_settings import ignored_settings_of
 from services.scheduler.state.pod_scheduling_record import PodRecord
+from shared.domain.node_lock import node_lock_of
 from shared.domain.reservation import PRE_ALLOCATION_FIELDS, allocated_text, pre_allocated_pods
 from shared.events import Cause, Draft, Event
 from shared.events.intents import EvictionRequested, FieldsDesired
@@ -140,6 +141,7 @@ def _placed(plan: CyclePlan, placed: PlacedPod) -> PodPlaced | PlacementReserved
         request=placed.pod_class.request,
         score=placed.score,
         annotations=dict(placed.allocation),
+        node_lock=node_lock_of(placed.allocation),
         passes=dict(plan.passes.get(placed.pod.uid, {})),
         ignored=ignored_settings_of(placed.pod_class),
     )

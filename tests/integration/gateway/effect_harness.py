@@ -101,11 +101,11 @@ class EffectHarness:
         return Cause(context, len(self.log.contexts[context]))
 
 
-def placed(pod: dict[str, Any], node: str) -> PodPlaced:
-    """Returns a placement of a pod."""
+def placed(pod: dict[str, Any], node: str, *, node_lock: str = "") -> PodPlaced:
+    """Returns a placement of a pod, perhaps under a lock on the node."""
     metadata = pod["metadata"]
     key = f"{metadata['namespace']}/{metadata['name']}"
-    return PodPlaced(pod=key, pod_uid=metadata["uid"], node=node, cycle=1, request={})
+    return PodPlaced(pod=key, pod_uid=metadata["uid"], node=node, cycle=1, request={}, node_lock=node_lock)
 
 
 def unschedulable(pod: dict[str, Any], message: str = "0/1 nodes are available", **fields: Any) -> PodUnschedulable:

@@ -39,6 +39,7 @@ def test_the_matrix_has_every_type_of_intent() -> None:
         ("metrics-0", FieldsDesired(resource="nodes", name="n", fields="x", patch={"spec": {"unschedulable": True}})),
         ("metrics-0", EvictionRequested(pod="a/b", pod_uid="u", reason="hot")),
         ("metrics-0", PodPlaced(pod="a/b", pod_uid="u", node="n", cycle=1, request={})),
+        ("scheduling", PodPlaced(pod="a/b", pod_uid="u", node="n", cycle=1, request={}, node_lock="example.com/lock")),
         ("nodes-0", PodUnschedulable(pod="a/b", pod_uid="u", cycle=1, code="x", message="x")),
         ("cluster", EvictionRequested(pod="a/b", pod_uid="u", reason="hot")),
         ("unknown", ObjectDesired(resource=NODE_METRICS, name="n", body={})),

@@ -364,6 +364,7 @@ def test_the_gate_adds_what_device_plugins_read(labels: Mapping[str, str], expec
             "scheduling.koordinator.sh/gpu-minors": "0,1",
             **{name: text.replace("NOW", moment) for name, text in expected.items()},
         }
+        assert placed.node_lock == ("hami.io/mutex.lock" if labels.get(GPU_VENDOR) == "metax" else "")
 
 
 @pytest.mark.parametrize(
@@ -388,6 +389,7 @@ def test_cambricons_plugin_gets_a_part_of_one_card_and_no_pod_that_it_cannot_ser
     placed = [record.event for record in records if isinstance(record.event, PodPlaced)]
     assert [one.annotations["CAMBRICON_DSMLU_PROFILE"] for one in placed] == [profile] * (not why)
     assert [one.annotations["CAMBRICON_DSMLU_ASSIGHED"] for one in placed] == ["false"] * (not why)
+    assert [one.node_lock for one in placed] == ["cambricon.com/dsmlu.lock"] * (not why)
     if why:
         (refused,) = unschedulable(records).values()
         assert refused.code == "DevicePluginRefuses"

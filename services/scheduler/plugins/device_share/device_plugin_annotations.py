@@ -11,8 +11,7 @@ DevicePluginAdaption.
 
 A pod that HAMi-core isolates also gets a label with its node: `cycle/plan_events.py`.
 
-Not written: the locks that the plugins of Cambricon and MetaX expect on the node, one pod at a time. Without them these
-plugins may mix up two pods that start on a node together.
+The plugins of Cambricon and MetaX serve one pod of a node at a time, under a lock on the node: shared/domain/node_lock.py.
 
 Source: spec/scheduler-workloads.md 3.9; upstream pkg/scheduler/plugins/deviceshare/device_plugin_adapter.go.
 """
@@ -25,13 +24,12 @@ from services.scheduler.framework.reasons import Reason
 from services.scheduler.plugins.device_share.device_usage import AllocatedDevice, Allocation
 from services.scheduler.plugins.helper.rejections import Rejection
 from shared.domain.device_requests import CORE, MEMORY
-from shared.kube.device import GPU, GPU_MINORS
+from shared.kube.device import DSMLU_PROFILE, GPU, GPU_MINORS, METAX_DEVICES
 
 BIND_TIMESTAMP = "scheduling.koordinator.sh/bind-timestamp"
 PREDICATE_TIME = "predicate-time"
 ASCEND_310P, NPU_CORE = "huawei.com/Ascend310P", "huawei.com/npu-core"
-DSMLU_ASSIGNED, DSMLU_PROFILE = "CAMBRICON_DSMLU_ASSIGHED", "CAMBRICON_DSMLU_PROFILE"
-METAX_DEVICES = "metax-tech.com/gpu-devices-allocated"
+DSMLU_ASSIGNED = "CAMBRICON_DSMLU_ASSIGHED"
 NAMES = (
     BIND_TIMESTAMP, GPU_MINORS, PREDICATE_TIME, ASCEND_310P, NPU_CORE, DSMLU_ASSIGNED, DSMLU_PROFILE, METAX_DEVICES,
 )  # fmt: skip
