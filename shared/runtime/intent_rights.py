@@ -28,8 +28,9 @@ class IntentRight(NamedTuple):
     Attributes:
         intent: its type.
         resource, subresource: what it writes, such as `pods` and `eviction`.
-        fields: of a desired state, or of the node of a placement: the fields it may set, as dotted paths with all that lies below them; a path that
-            ends in `*` names every field that begins so. An ObjectDesired without fields makes the object exist.
+        fields: of a desired state, or of the node of a placement: the fields it may set, as dotted paths with all that
+            lies below them; a path that ends in `*` names every field that begins so. An ObjectDesired without fields
+            makes the object exist.
         deletes: an ObjectDesired that removes the object, not one that writes it; an EvictionRequested that deletes the
             pod.
         name: the only object it may name; one that ends in `*` names every object that begins so, and one that begins

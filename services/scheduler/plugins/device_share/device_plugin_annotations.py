@@ -11,7 +11,7 @@ DevicePluginAdaption.
 
 A pod that HAMi-core isolates also gets a label with its node: `cycle/plan_events.py`.
 
-The plugins of Cambricon and MetaX serve one pod of a node at a time, under a lock on the node: shared/domain/node_lock.py.
+Cambricon's and MetaX' plugins serve one pod at a time, under a lock on the node: shared/domain/node_lock.py.
 
 Source: spec/scheduler-workloads.md 3.9; upstream pkg/scheduler/plugins/deviceshare/device_plugin_adapter.go.
 """
