@@ -94,7 +94,8 @@ class SchedulerSettings(Settings, frozen=True, kw_only=True):
     feature_gates: Annotated[
         str,
         Meta(
-            description="gates as Name=true,...: OmitNodeLabelsForReservation, SkipReservationFitsNode, DevicePluginAdaption"
+            description="gates as Name=true,...: OmitNodeLabelsForReservation, SkipReservationFitsNode, DevicePluginAdaption,"
+            " ResizePod"
         ),
     ] = ""
 

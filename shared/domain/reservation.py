@@ -335,6 +335,13 @@ def resized(reservation: Reservation) -> Quantities:
     return (read_json(text, _Amounts).resources or {}) if text else {}
 
 
+def with_resized(reservation: Reservation, amounts: Quantities) -> Reservation:
+    """Returns the reservation with these amounts in place of the template's and the annotation's."""
+    text = msgspec.json.encode(_Amounts(resources=resized(reservation) | amounts)).decode()
+    annotations = {**(reservation.metadata.annotations or {}), RESIZE: text}
+    return replace(reservation, metadata=replace(reservation.metadata, annotations=annotations))
+
+
 def requests_text(reservation: Reservation) -> Quantities:
     """Returns the amounts to hold as quantities: the template's requests, overwritten by the resize annotation."""
     template = reservation.spec.template or PodTemplate()

@@ -18,7 +18,10 @@ LAZY_RESTORE = "LazyReservationRestore"
 DEVICE_PLUGINS = "DevicePluginAdaption"
 """Pods with devices get the annotations by which device plugins of vendors find them."""
 
-KNOWN = (LAZY_RESTORE, OMIT_NODE_LABELS, SKIP_FITS_NODE, DEVICE_PLUGINS)
+RESIZE_POD = "ResizePod"
+"""A Reservation that was given devices holds all amounts of them, not only those that its template requests."""
+
+KNOWN = (LAZY_RESTORE, OMIT_NODE_LABELS, SKIP_FITS_NODE, DEVICE_PLUGINS, RESIZE_POD)
 
 
 class BadGates(KoordError):

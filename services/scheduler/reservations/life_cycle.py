@@ -13,9 +13,11 @@ A Reservation that no cycle has placed never expires, as in upstream.
 Source: spec/scheduler-workloads.md 1.3; upstream pkg/scheduler/plugins/reservation/controller.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from services.scheduler.cache.cluster_cache import ClusterCache
+from services.scheduler.plugins.device_share.allocation_annotation import allocation_of
 from services.scheduler.reservations.status import (
     Json,
     available,
@@ -36,7 +38,9 @@ from shared.domain.reservation import (
     expires_ns,
     problem_of,
     read_reservation,
+    with_resized,
 )
+from shared.domain.scheduler_gates import RESIZE_POD
 from shared.events import Draft
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.scheduling import PlacementReleased
@@ -109,7 +113,7 @@ def _desired(cache: ClusterCache, reservation: Reservation, now_ns: int) -> tupl
         if record.is_placed():
             if record.hold is not None and record.hold.waits_for == FOR_VOLUMES:
                 return None, ""  # it is available once they are bound
-            return available(reservation, record.placed_node, now_ns), ""
+            return available(_resized(cache, reservation, record), record.placed_node, now_ns), ""
         message = "" if record.decisions is None else record.decisions.condition_message
         return (unschedulable(reservation, message, now_ns) if message else None), ""
     if _is_expired(reservation, now_ns):
@@ -121,6 +125,21 @@ def _desired(cache: ClusterCache, reservation: Reservation, now_ns: int) -> tupl
     if status == own_status(reservation) or not reservation.allocates_once:
         return status, ""
     return succeeded(reservation, status, now_ns), "it is used, and holds capacity for one pod"
+
+
+def _resized(cache: ClusterCache, reservation: Reservation, record: PodRecord) -> Reservation:
+    """Returns the reservation with the sums of the amounts of its devices, under the gate ResizePod.
+
+    Source: spec/scheduler-workloads.md 3.9; upstream pkg/scheduler/plugins/deviceshare/plugin.go, ResizePod.
+    """
+    decisions = record.decisions
+    devices = () if decisions is None else allocation_of(decisions.placed_allocation)
+    if not devices or RESIZE_POD not in cache.cluster_objects.gates:
+        return reservation
+    total: Counter[str] = Counter()
+    for device in devices:
+        total.update(dict(device.amounts))
+    return with_resized(reservation, {name: str(amount) for name, amount in total.items()})
 
 
 def _owners(

@@ -7,11 +7,13 @@ import msgspec
 
 from services.scheduler.plugins.device_share.allocation_annotation import allocation_of
 from shared.domain.device_allocation import remaining_devices
+from shared.domain.reservation import RESIZE
+from shared.domain.scheduler_gates import RESIZE_POD
 from shared.events.scheduling import PlacementReserved, PodPlaced
 from shared.kube.pod import Pod
 from shared.kube.system_annotations import DEVICE_ALLOCATED
-from tests.support.device_machines import GPU, devices, gpu_node, gpu_pod
-from tests.support.reservations import live, observe, reservation
+from tests.support.device_machines import CORE, GPU, MEMORY, RATIO, devices, gpu_node, gpu_pod
+from tests.support.reservations import live, observe, reservation, status_of
 from tests.support.scheduling_world import World, unschedulable
 
 
@@ -60,6 +62,19 @@ def test_owners_share_the_card_of_their_reservation_and_nobody_else_gets_it() ->
     assert schedule(world, owner("a", "50", "web")) == ([0], "")
     assert schedule(world, owner("b", "50", "web")) == ([0], "")
     assert schedule(world, owner("c", "50", "web"))[0] == []
+
+
+def test_under_the_gate_a_reservation_holds_all_amounts_of_its_devices() -> None:
+    for gates in (frozenset[str](), frozenset((RESIZE_POD,))):
+        world = world_of(4)
+        world.scheduler_gates = gates
+        hold(world, "web", "200", metadata={"annotations": {RESIZE: '{"resources":{"cpu":"3"}}'}})
+        resized = {CORE: "200", MEMORY: str(160 << 30), RATIO: "200"} if gates else {}
+        assert status_of(world, "web")["allocatable"] == {"cpu": "3", GPU: "200", **resized}
+        assert schedule(world, gpu_pod("other", {GPU: "200"})) == ([2, 3], "")
+        assert schedule(world, owner("a", "100", "web")) == ([0], "")
+        assert schedule(world, owner("b", "100", "web")) == ([1], "")
+        assert schedule(world, owner("c", "50", "web"))[0] == []
 
 
 def test_what_is_left_is_what_owners_do_not_have() -> None:
