@@ -9,7 +9,8 @@ from shared.kube.elastic_quota import PREFIX
 
 ROOT = Path(__file__).parents[2]
 NAME = re.compile(
-    r"(?:[a-z0-9-]+\.)*(?:koordinator\.sh|kubernetes\.io|(?:gang|descheduler)\.koordstream)/[A-Za-z0-9._-]+"
+    r"(?:[a-z0-9-]+\.)*(?:koordinator\.sh|kubernetes\.io|(?:gang|descheduler)\.koordstream"
+    r"|hami\.io|cambricon\.com|metax-tech\.com)/[A-Za-z0-9._-]+"
 )
 
 OTHERS = re.compile(
