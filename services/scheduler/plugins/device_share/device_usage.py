@@ -84,7 +84,11 @@ def less(one: Amounts, other: Amounts) -> dict[str, int]:
 
 def fits(requested: Amounts, free: Amounts) -> bool:
     """Compares amounts that both have, as upstream has it: a resource without a free amount is not compared."""
-    return all(size <= free[name] for name, size in requested.items() if name in free)
+    for name, size in requested.items():  # noqa: SIM110
+        # A loop, since the filter calls this for each device of each new state.
+        if size > free.get(name, size):
+            return False
+    return True
 
 
 def is_zero(amounts: Amounts) -> bool:
@@ -140,14 +144,15 @@ class TypeView(NamedTuple):
 
 
 class DevicesInUse:
-    """The devices of a node with their use. What pods without particular wishes may get is computed once a type."""
+    """The devices of a node with their use. What pods without wishes about devices may get is computed once."""
 
-    __slots__ = ("_plain", "devices", "usage")
+    __slots__ = ("_plain", "_views", "devices", "usage")
 
     def __init__(self, devices: NodeDevices, usage: DeviceUsage) -> None:
         self.devices = devices
         self.usage = usage
         self._plain: dict[str, TypeView] = {}
+        self._views: dict[tuple[str, ...], DeviceView] = {}
 
     def view(
         self, requests: DeviceRequests, numas: frozenset[int] | None = None, lifted: Lifted = NOTHING_LIFTED
@@ -157,6 +162,15 @@ class DevicesInUse:
         Args:
             numas: the NUMA nodes that it is bound to; None for all.
         """
+        if requests.wishes or numas is not None or lifted is not NOTHING_LIFTED:
+            return self._view(requests, numas, lifted)
+        types = tuple(requests.of_type)
+        view = self._views.get(types)
+        if view is None:
+            view = self._views[types] = self._view(requests, None, NOTHING_LIFTED)
+        return view
+
+    def _view(self, requests: DeviceRequests, numas: frozenset[int] | None, lifted: Lifted) -> DeviceView:
         views = {
             type_: self._of_type(type_, requests.wish(type_).selector, numas, lifted) for type_ in requests.of_type
         }
