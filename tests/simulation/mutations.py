@@ -86,7 +86,7 @@ def _gaps_are_passed_over() -> AbstractContextManager[Any]:
 def _ambiguous_answers_are_refusals() -> AbstractContextManager[Any]:
     bind = pod_writes.bind
 
-    async def refuses(api: Any, intent: Any) -> Any:
+    async def refuses(api: Any, intent: Any, *, now_ns: int) -> Any:
         create = api.create_binding
 
         class Deaf:
@@ -98,13 +98,13 @@ def _ambiguous_answers_are_refusals() -> AbstractContextManager[Any]:
 
             find = staticmethod(api.find)
 
-        return await bind(Deaf(), intent)  # type: ignore[arg-type]
+        return await bind(Deaf(), intent, now_ns=now_ns)  # type: ignore[arg-type]
 
     return patch.object(pod_writes, "bind", refuses)
 
 
 def _bindings_are_claimed_before_they_are_made() -> AbstractContextManager[Any]:
-    async def claims(api: Any, intent: Any) -> Any:
+    async def claims(api: Any, intent: Any, *, now_ns: int) -> Any:  # noqa: ARG001
         with suppress(ApiError):
             await api.create_binding(intent.pod, uid=intent.pod_uid, node=intent.node, annotations=intent.annotations)
         return outcome_events.bound(intent)
