@@ -104,7 +104,7 @@ def _ambiguous_answers_are_refusals() -> AbstractContextManager[Any]:
 
 
 def _bindings_are_claimed_before_they_are_made() -> AbstractContextManager[Any]:
-    async def claims(api: Any, intent: Any, *, now_ns: int) -> Any:  # noqa: ARG001
+    async def claims(api: Any, intent: Any, *, now_ns: int) -> Any:
         with suppress(ApiError):
             await api.create_binding(intent.pod, uid=intent.pod_uid, node=intent.node, annotations=intent.annotations)
         return outcome_events.bound(intent)
