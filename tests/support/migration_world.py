@@ -13,6 +13,7 @@ from services.descheduler.migration.decide_migration import migration_drafts
 from services.descheduler.migration.pod_migration_job import PodMigrationJob, read_job
 from services.descheduler.state.descheduler_state import DeschedulerState
 from services.simulator.api.object_conversion import merged
+from shared.domain.gang import POD_GROUP_LABEL
 from shared.domain.reservation import Reservation, read_reservation
 from shared.events import Cause, Event, RecordedEvent
 from shared.events.base import without_basis
@@ -28,7 +29,7 @@ from shared.events.cluster import (
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.pod import Pod, PodCondition
-from shared.kube.resource_names import MIGRATION_JOBS, RESERVATIONS
+from shared.kube.resource_names import MIGRATION_JOBS, POD_GROUPS, RESERVATIONS
 from tests.support.migration import BEGIN_NS, job_body, moved_pod, owner
 
 OWN, CLUSTER = "descheduling", "cluster"
@@ -46,6 +47,7 @@ class World:
         self.pods: dict[str, Pod] = {}
         self.open: dict[int, Event] = {}
         self.uids = 0
+        self.labels: dict[str, str] = {}
 
     # -- logs
 
@@ -105,6 +107,14 @@ class World:
         for pod in pods:
             self.put_pod(pod)
         return pods
+
+    def make_gang(self, name: str, minimum: int) -> None:
+        """All pods that exist, and their successors, become a gang with a PodGroup of that minimum."""
+        self.labels = {POD_GROUP_LABEL: name}
+        body = {"metadata": {"name": name, "uid": f"uid-group-{name}"}, "spec": {"minMember": minimum}}
+        self.put(POD_GROUPS, f"default/{name}", body)
+        for pod in list(self.pods.values()):
+            self.put_pod(replace(pod, metadata=replace(pod.metadata, labels=self.labels)))
 
     def put_pod(self, pod: Pod) -> None:
         """Stores a pod, and records it."""
@@ -207,7 +217,9 @@ class World:
         node = self.reservation(reservation).status.node_name
         self.uids += 1
         name = key.partition("/")[2]
-        pod = moved_pod(name, controller=owner("StatefulSet", name.rpartition("-")[0]), node=node, ready=ready)
+        pod = moved_pod(
+            name, controller=owner("StatefulSet", name.rpartition("-")[0]), node=node, ready=ready, labels=self.labels
+        )
         pod = replace(pod, metadata=replace(pod.metadata, uid=f"successor-{self.uids}"))
         self.put_pod(pod)
         owners = [{"namespace": "default", "name": name, "uid": pod.metadata.uid}]

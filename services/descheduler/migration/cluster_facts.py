@@ -11,12 +11,13 @@ import msgspec
 
 from services.descheduler.migration.pod_migration_job import PodMigrationJob, UnreadableJob, read_job
 from services.descheduler.state.observed_pods import ObservedPods, discard
+from shared.domain.gang import GangSettings, settings_of_pod, settings_of_pod_group
 from shared.domain.reservation import Reservation, UnreadableReservation, read_reservation
 from shared.events import Event
 from shared.events.cluster import ObjectDeleted, ObjectObserved
 from shared.kube.meta import OwnerReference
 from shared.kube.pod import Pod
-from shared.kube.resource_names import MIGRATION_JOBS, RESERVATIONS, WORKLOADS
+from shared.kube.resource_names import MIGRATION_JOBS, POD_GROUPS, RESERVATIONS, WORKLOADS
 
 REPLICA_SETS = "replicasets.apps"
 _NAMED = {
@@ -59,6 +60,7 @@ class ClusterFacts:
         unreadable: name -> (uid, fault) of a job that cannot be read.
         reservations: name -> Reservation that can be read.
         controllers: resource -> `namespace/name` -> workload object.
+        pod_groups: `namespace/name` -> settings of the gang that a PodGroup declares, those that can be read.
     """
 
     def __init__(self, pods: ObservedPods) -> None:
@@ -67,6 +69,7 @@ class ClusterFacts:
         self.unreadable: dict[str, tuple[str, str]] = {}
         self.reservations: dict[str, Reservation] = {}
         self.controllers: dict[str, dict[str, Controller]] = {}
+        self.pod_groups: dict[str, GangSettings] = {}
         self._sets: dict[str, dict[str, None]] = {}
 
     def apply(self, event: Event) -> None:
@@ -86,6 +89,11 @@ class ClusterFacts:
             case ObjectDeleted(resource=resource, name=name) if resource == RESERVATIONS:
                 self.reservations.pop(name, None)
 
+            case ObjectObserved(resource=resource, name=name, object=body) if resource == POD_GROUPS:
+                self.put_pod_group(name, body)
+            case ObjectDeleted(resource=resource, name=name) if resource == POD_GROUPS:
+                self.pod_groups.pop(name, None)
+
     # -- changes
 
     def put_job(self, name: str, uid: str, body: Mapping[str, Any]) -> None:
@@ -104,6 +112,12 @@ class ClusterFacts:
             self.reservations[name] = read_reservation(body)
         except UnreadableReservation:
             return
+
+    def put_pod_group(self, name: str, body: Mapping[str, Any]) -> None:
+        """Stores the settings of a PodGroup as it is now."""
+        self.pod_groups.pop(name, None)
+        if (settings := settings_of_pod_group(name, body)) is not None:
+            self.pod_groups[name] = settings
 
     def put_workload(self, resource: str, key: str, uid: str, body: Mapping[str, Any]) -> None:
         """Stores a workload object as it is now."""
@@ -162,16 +176,25 @@ class ClusterFacts:
         if by_name is not None and by_name is not by_uid:
             yield by_name
 
+    def gang_settings(self, gang: str) -> GangSettings | None:
+        """Returns the settings of a gang: of its PodGroup, else those with the largest minimum that a member declares."""
+        if (found := self.pod_groups.get(gang)) is not None:
+            return found
+        declared = [
+            settings_of_pod(gang, pod.metadata.labels, pod.metadata.annotations) for pod in self.pods.of_gang(gang)
+        ]
+        return max((each for each in declared if each is not None), key=lambda each: each.minimum, default=None)
+
     # -- snapshots
 
     def stored(self) -> "StoredFacts":
         """Returns the stored form; the indexes are derived."""
-        return StoredFacts(self.jobs, self.unreadable, self.reservations, self.controllers)
+        return StoredFacts(self.jobs, self.unreadable, self.reservations, self.controllers, self.pod_groups)
 
     def restore(self, stored: "StoredFacts") -> None:
         """Takes over a stored form; the pods are stored elsewhere."""
         self.jobs, self.unreadable, self.reservations = stored.jobs, stored.unreadable, stored.reservations
-        self.controllers = stored.controllers
+        self.controllers, self.pod_groups = stored.controllers, stored.pod_groups
         for found in self.controllers.get(REPLICA_SETS, {}).values():
             if found.owner is not None:
                 self._sets.setdefault(found.owner.uid, {})[found.uid] = None
@@ -184,6 +207,7 @@ class StoredFacts(msgspec.Struct):
     unreadable: dict[str, tuple[str, str]]
     reservations: dict[str, Reservation]
     controllers: dict[str, dict[str, Controller]]
+    pod_groups: dict[str, GangSettings]
 
 
 def _reference(body: Mapping[str, Any]) -> OwnerReference:

@@ -61,7 +61,9 @@ def migration_drafts(inputs: Inputs, args: MigrationArgs, now_ns: int) -> list[D
     jobs = facts.jobs
     drafts = [*_ends(inputs, jobs), *_unreadable(inputs)]
     ours = [job for job in jobs.values() if job.annotations.get(CREATED_BY, CREATOR) == CREATOR]
-    active = [job for job in ours if job.is_active and not job.spec.paused]
+    outdated = {job.uid: job for job in ours if _is_outdated(state, job, now_ns)}
+    # A job that is deleted now begins nothing: an eviction would be left without it.
+    active = [job for job in ours if job.is_active and not job.spec.paused and job.uid not in outdated]
     if active:
         limits = RateLimits(state, facts, args, now_ns)
         waiting = []
@@ -78,7 +80,10 @@ def migration_drafts(inputs: Inputs, args: MigrationArgs, now_ns: int) -> list[D
             for evaluated in arbitrate(facts, args, waiting, state.passed):
                 drafts += _arbitrated(evaluated, now_ns)
     drafts += _drained(inputs, facts, args, now_ns)
-    drafts += _scavenged(state, ours, now_ns)
+    drafts += (
+        Draft(ObjectDesired(resource=MIGRATION_JOBS, name=job.name, body=None, uid=job.uid))
+        for job in outdated.values()
+    )
     drafts += _released(state, jobs)
     return [_with_drain(state, draft) for draft in drafts]
 
@@ -199,12 +204,11 @@ def _unreadable(inputs: Inputs) -> Iterator[Draft]:
             )
 
 
-def _scavenged(state: MigrationState, ours: list[PodMigrationJob], now_ns: int) -> Iterator[Draft]:
-    """Yields the deletion of old jobs, in whatever phase they are."""
-    for job in ours:
-        kept_ns = job.ttl_ns + KEPT_NS if job.ttl_ns else KEPT_WITHOUT_TTL_NS
-        if now_ns - job.created_ns >= kept_ns and job.uid not in state.deleted and not eviction_in_flight(state, job):
-            yield Draft(ObjectDesired(resource=MIGRATION_JOBS, name=job.name, body=None, uid=job.uid))
+def _is_outdated(state: MigrationState, job: PodMigrationJob, now_ns: int) -> bool:
+    """Reports whether an old job is to be deleted now, in whatever phase it is."""
+    kept_ns = job.ttl_ns + KEPT_NS if job.ttl_ns else KEPT_WITHOUT_TTL_NS
+    is_old = now_ns - job.created_ns >= kept_ns
+    return is_old and job.uid not in state.deleted and not eviction_in_flight(state, job)
 
 
 def _released(state: MigrationState, jobs: dict[str, PodMigrationJob]) -> Iterator[Draft]:

@@ -72,7 +72,9 @@ def evict(
         pause_ns = min(FIRST_PAUSE_NS << min(found.request.tries - 1, 8), LONGEST_PAUSE_NS)
         if now_ns - found.outcome.at_ns < pause_ns:
             return False
-    if limits.take_eviction():
+    if reason := limits.breaks_gang(pod):
+        progress.condition(names.EVICTION, true=False, reason=names.FAILED_EVICT, message=reason)
+    elif limits.take_eviction(pod):
         progress.add(*_request(args, job, pod, destination, now_ns))
     return False
 

@@ -46,11 +46,12 @@ class FilterChain(NamedTuple):
 
     def non_retryable(self, pod: Pod) -> Reason:
         """Returns why the pod is never evicted."""
-        return "" if is_forced(pod) else protection(pod, self.rules) or self.replicas(pod)
+        found = "" if is_forced(pod) else protection(pod, self.rules) or self.replicas(pod)
+        return found or self.limits.never_by_gang(pod)
 
     def retryable(self, pod: Pod) -> Reason:
         """Returns why the pod may not be evicted now."""
-        return "" if is_forced(pod) else self.limits.exceeded(pod)
+        return ("" if is_forced(pod) else self.limits.exceeded(pod)) or self.limits.per_gang(pod)
 
     def replicas(self, pod: Pod) -> Reason:
         """Returns why its workload has too few replicas."""

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 
 from services.descheduler.migration.cluster_facts import ClusterFacts, Workload
 from services.descheduler.migration.controller_args import MigrationArgs
+from services.descheduler.migration.gang_minimum import breaks_gang
 from services.descheduler.migration.pod_migration_job import RUNNING, PodMigrationJob
 from services.descheduler.migration.workload_limits import workload_limit
+from shared.domain.gang import gang_of
 from shared.kube.pod import Pod
 
 Reason = str
@@ -97,6 +99,21 @@ class MigrationLimits:
                     f"maxUnavailablePerWorkload is {limit}"
                 )
         return ""
+
+    def never_by_gang(self, pod: Pod) -> Reason:
+        """Returns why a pod's Strict gang has no member to spare, though no job of its namespace runs that would give one
+        back.
+        """
+        namespace = pod.metadata.namespace
+        reason = breaks_gang(self._facts, pod)
+        return "" if any(job.spec.pod_ref.namespace == namespace for job in self._others(pod)) else reason
+
+    def per_gang(self, pod: Pod) -> Reason:
+        """Compares the members of a Strict gang that neither leave nor are to leave with its minimum."""
+        if not gang_of(pod.metadata.namespace, pod.metadata.labels, pod.metadata.annotations):
+            return ""
+        moving = {each.metadata.uid for job in self._others(pod) for each in self._facts.pods_of_job(job)}
+        return breaks_gang(self._facts, pod, moving)
 
     def _others(self, pod: Pod) -> Iterator[PodMigrationJob]:
         """Yields the jobs that count, but those with the uid of the pod itself, and those that name no pod."""

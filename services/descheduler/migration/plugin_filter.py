@@ -44,6 +44,8 @@ class CycleFilter:
     def reason(self, pod: PodOnNode) -> str:
         """Returns the first reason for which a plugin may not choose a pod, as `FilterChain.reason` does."""
         chain, body = self._chain, pod.pod
+        if pod.gang:
+            return chain.reason(body)
         # Without an active job no limit on jobs is reached, and no pod is moved by one.
         if (
             self._moving

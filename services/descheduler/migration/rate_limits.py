@@ -6,6 +6,7 @@ and a changed limit counts at once. Source: spec/descheduler.md 3.9, 3.12.
 
 from services.descheduler.migration.cluster_facts import ClusterFacts
 from services.descheduler.migration.controller_args import MigrationArgs
+from services.descheduler.migration.gang_minimum import breaks_gang
 from services.descheduler.migration.migration_state import MigrationState
 from services.descheduler.migration.object_limiter import (
     NAMESPACE,
@@ -29,17 +30,23 @@ class RateLimits:
         self._bucket: Bucket | None = None
         for request in state.requests.values():
             self._bucket = after_eviction(self._bucket, self._limit, request.at_ns)
+        self._leaving = {request.pod_uid for request in state.evicted()}
         self._instants: dict[tuple[str, str], list[int]] = {}
         for request in state.evicted():
             for kind, key in ((WORKLOAD, request.controller), (NAMESPACE, request.namespace)):
                 if key and kind in args.object_limiters:
                     self._instants.setdefault((kind, key), []).append(request.at_ns)
 
-    def take_eviction(self) -> bool:
-        """Takes the right to request one eviction now; returns False where it must wait."""
+    def breaks_gang(self, pod: Pod) -> str:
+        """Returns why an eviction now would break the gang of a pod; those requested so far count."""
+        return breaks_gang(self._facts, pod, self._leaving)
+
+    def take_eviction(self, pod: Pod) -> bool:
+        """Takes the right to request the eviction of a pod now; returns False where it must wait."""
         if is_exceeded(self._bucket, self._limit, self._now_ns):
             return False
         self._bucket = after_eviction(self._bucket, self._limit, self._now_ns)
+        self._leaving.add(pod.metadata.uid)
         return True
 
     def object_exceeded(self, pod: Pod) -> str:

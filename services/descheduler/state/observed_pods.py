@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import msgspec
 from msgspec.structs import replace
 
+from shared.domain.gang import gang_of
 from shared.kube.pod import ENDED_PHASES, Pod, PodSpec
 
 SPARE_SPECS = 1000
@@ -31,6 +32,7 @@ class ObservedPods:
         self.versions: dict[str, int] = {}
         self._on_node: _Index = {}
         self._unavailable: _Index = {}
+        self._of_gang: _Index = {}
         self._specs: dict[bytes, PodSpec] = {}
 
     def put(self, pod: Pod) -> None:
@@ -47,6 +49,8 @@ class ObservedPods:
             self._mark(spec.node_name)
         if (owner := pod.metadata.controller) is not None and not is_available(pod):
             self._unavailable.setdefault(owner.uid, {})[uid] = None
+        if gang := _gang(pod):
+            self._of_gang.setdefault(gang, {})[uid] = None
         if len(self._specs) > 2 * len(self.by_uid) + SPARE_SPECS:
             self._specs = {ENCODER.encode(each.spec): each.spec for each in self.by_uid.values()}
 
@@ -61,6 +65,8 @@ class ObservedPods:
             self._mark(node)
         if (owner := pod.metadata.controller) is not None:
             discard(self._unavailable, owner.uid, uid)
+        if gang := _gang(pod):
+            discard(self._of_gang, gang, uid)
 
     def _mark(self, node: str) -> None:
         self.versions[node] = self.versions.get(node, 0) + 1
@@ -80,12 +86,24 @@ class ObservedPods:
         found.sort(key=lambda pod: pod.metadata.name)
         return tuple(pod for pod in found if pod.metadata.namespace == namespace)
 
+    def of_gang(self, gang: str) -> list[Pod]:
+        """Returns the members of a gang that have not ended, by name; the gang is `namespace/name`."""
+        members = [self.by_uid[uid] for uid in self._of_gang.get(gang, ())]
+        live = [pod for pod in members if pod.status.phase not in ENDED_PHASES]
+        live.sort(key=lambda pod: pod.metadata.name)
+        return live
+
 
 def is_available(pod: Pod) -> bool:
     """Reports whether a pod is active and ready."""
     ready = pod.condition("Ready")
     is_active = pod.status.phase not in ENDED_PHASES and not pod.metadata.deletion_timestamp
     return is_active and ready is not None and ready.status == "True"
+
+
+def _gang(pod: Pod) -> str:
+    metadata = pod.metadata
+    return gang_of(metadata.namespace, metadata.labels, metadata.annotations)
 
 
 def discard(index: _Index, group: str, key: str) -> None:
