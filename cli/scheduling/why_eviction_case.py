@@ -8,7 +8,7 @@ from cli.kinds.evictions import CONTEXT, gains, sizes
 from cli.terminal.durations import instant_of
 from shared.events import RecordedEvent
 from shared.events.cluster import EvictionFailed, EvictionPaused, EvictionRejected, ObjectObserved, PodEvicted
-from shared.events.descheduling import EvictionCaseClosed, EvictionCaseOpened, Victim
+from shared.events.descheduling import Cause, EvictionCaseClosed, EvictionCaseOpened, Victim
 from shared.kube.resource_names import MIGRATION_JOBS
 from shared.log.codec import Codec
 from shared.log.reader import LogReader, recorded
@@ -83,7 +83,7 @@ def explained(
         state="dry run" if case.dry_run else closed.outcome if closed else "open",
         causes=tuple(
             f"{each.node}: {each.scope} {each.resource} is {sizes(each.resource, ' of ', each.measured, each.capacity)}, "
-            f"above {sizes(each.resource, '', each.limit)}"
+            f"{_predicted(each)}above {sizes(each.resource, '', each.limit)}"
             for each in case.causes
         ),
         victims=tuple(victims),
@@ -92,6 +92,10 @@ def explained(
         gain=gains(case, closed),
         budget=case.budget,
     )
+
+
+def _predicted(cause: Cause) -> str:
+    return f"with a predicted peak of {sizes(cause.resource, '', cause.predicted)}, " if cause.predicted else ""
 
 
 def case_lines(found: ExplainedCase) -> Iterator[str]:

@@ -53,6 +53,7 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     Attributes:
         scope: `node`, `prod` for its prod pods alone; or what a plugin names.
         resource: milli-cores for cpu, bytes for memory, else whole units.
+        predicted: the predicted peak for which it counts as wrong; 0: for what was measured.
     """
 
     node: str
@@ -61,6 +62,7 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     measured: int
     limit: int
     capacity: int = 0
+    predicted: int = 0
 
 
 class Victim(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -67,6 +67,7 @@ class LowNodeLoadDocument(PoolDocument):
     node_fit: bool = True
     detector_cache_timeout: str | None = None
     node_pools: list[PoolDocument] | None = None
+    use_predicted_peaks: bool = False
 
 
 class AnomalyCondition(NamedTuple):
@@ -116,6 +117,7 @@ class LowNodeLoadArgs(NamedTuple):
         node_fit: only pods that fit a target node.
         detector_timeout_ns: a detector that was not used for longer is forgotten.
         pools: in the order in which they are processed.
+        predicted_peaks: nodes count with the peaks that their agents predict; see `predicted_peaks.py`.
     """
 
     paused: bool
@@ -128,6 +130,7 @@ class LowNodeLoadArgs(NamedTuple):
     node_fit: bool
     detector_timeout_ns: int
     pools: tuple[PoolArgs, ...]
+    predicted_peaks: bool = False
 
 
 def read_args(plain: Mapping[str, Any], path: str) -> LowNodeLoadArgs:
@@ -162,6 +165,7 @@ def read_args(plain: Mapping[str, Any], path: str) -> LowNodeLoadArgs:
         node_fit=given.node_fit,
         detector_timeout_ns=duration(given.detector_cache_timeout, f"{path}.detectorCacheTimeout") or 300 * SECOND,
         pools=(top, *others),
+        predicted_peaks=given.use_predicted_peaks,
     )
 
 

@@ -66,6 +66,7 @@ class MeasuredNode(NamedTuple):
         pod_usage: `namespace/name` -> usage, of all pods in the report.
         total: usage outside of pods and of all pods in the report. prod_total: of its prod pods alone.
         reported_ns: the instant of the report; None without one that counts.
+        peak: predicted peak of its prod pods with its system; a resource without a prediction is absent.
     """
 
     node: Node
@@ -77,6 +78,7 @@ class MeasuredNode(NamedTuple):
     total: Amounts
     prod_total: Amounts
     reported_ns: int | None
+    peak: Amounts = NO_AMOUNTS
 
     @property
     def name(self) -> str:

@@ -7,6 +7,8 @@ from services.descheduler.load_aware.anomaly_detector import Counts, Detector
 from services.descheduler.load_aware.arguments import LowNodeLoadArgs
 from services.descheduler.load_aware.balance import BalanceResult, PoolResult, balance
 from services.descheduler.load_aware.classification import NodeClass
+from services.descheduler.load_aware.measured_node import Amounts
+from services.descheduler.load_aware.predicted_peaks import at_predicted_peaks
 from services.descheduler.state.detector_records import NO_RECORDS, DetectorRecords
 from shared.events.descheduling import AnomaliesObserved, Cause, DetectorRecord
 
@@ -17,28 +19,37 @@ def low_node_load(context: CycleContext) -> Findings:
     records: DetectorRecords = context.records or NO_RECORDS
     before = {name: _detector(each) for name, each in records.node.items()}
     prod_before = {name: _detector(each) for name, each in records.prod.items()}
-    result = balance(args, context.nodes, (before, prod_before), context.evictor, context.now_ns)
+    nodes = at_predicted_peaks(context.nodes) if args.predicted_peaks else context.nodes
+    result = balance(args, nodes, (before, prod_before), context.evictor, context.now_ns)
     if args.paused:
         return Findings()
     now = AnomaliesObserved(of=context.of, node=_records(result.detectors), prod=_records(result.prod_detectors))
     is_changed = (before, prod_before) != (result.detectors, result.prod_detectors)
-    causes = tuple(cause for pool in result.pools for cause in _causes(pool))
+    measured = {node.name: node.total for node in context.nodes} if args.predicted_peaks else {}
+    causes = tuple(cause for pool in result.pools for cause in _causes(pool, measured))
     return Findings(causes, _sources(result), (now,) if is_changed else ())
 
 
-def _causes(pool: PoolResult) -> list[Cause]:
-    """Returns the overloads of the sources of a pool: those alone from which pods were considered."""
+def _causes(pool: PoolResult, measured: Mapping[str, Amounts]) -> list[Cause]:
+    """Returns the overloads of the sources of a pool: those alone from which pods were considered.
+
+    Args:
+        measured: node -> its measured usage, where the pool has that at predicted peaks.
+    """
     found = pool.classified
     if found is None:
         return []
     rows = {node.name: row for row, node in enumerate(found.nodes)}
     causes = []
     for overload in pool.overloads:
-        for resource, measured in overload.usage.items():
+        for resource, used in overload.usage.items():
             capacity = int(found.capacity[rows[overload.node], found.resources.index(resource)])
             scope = "prod" if overload.prod else "node"
             limit = overload.limits[resource]
-            causes.append(Cause(overload.node, scope, resource, measured, limit, capacity))
+            as_measured = {} if overload.prod else measured.get(overload.node, {})
+            before = as_measured.get(resource, used)
+            predicted = used if before != used else 0
+            causes.append(Cause(overload.node, scope, resource, before, limit, capacity, predicted))
     return causes
 
 

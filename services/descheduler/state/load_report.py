@@ -22,6 +22,7 @@ class LoadReport(NamedTuple):
         system: usage outside of pods, by resource: cpu in milli-cores, memory in bytes, the rest in whole units. A
             resource that is not measured is absent. A NodeMetric may have any resource, for thresholds to name it.
         pods: `namespace/name` -> usage.
+        peak: predicted peak of prod pods with the system, by resource; one without a prediction is absent.
         ranges: the range of each resource over all its amounts.
     """
 
@@ -29,6 +30,7 @@ class LoadReport(NamedTuple):
     has_node: bool = False
     system: dict[str, int] = {}  # noqa: RUF012  # never changed
     pods: dict[str, dict[str, int]] = {}  # noqa: RUF012  # never changed
+    peak: dict[str, int] = {}  # noqa: RUF012  # never changed
     ranges: dict[str, AmountRange] = {}  # noqa: RUF012  # never changed
 
     def is_believable(self, node: Node | None) -> bool:
@@ -45,14 +47,24 @@ def report_of_node_metric(status: NodeMetricStatus, observed_ns: int) -> LoadRep
     if part is None or is_ahead(at_ns, observed_ns):
         return LoadReport(at_ns)
     pods = {f"{pod.namespace}/{pod.name}": _used(pod.pod_usage) for pod in status.pods_metric}
-    return LoadReport(at_ns, has_node=True, system=_used(part.system_usage), pods=pods, ranges=ranges_of_status(status))
+    predicted = status.prod_peak_metric
+    return LoadReport(
+        at_ns,
+        has_node=True,
+        system=_used(part.system_usage),
+        pods=pods,
+        peak=_used(predicted.resource if predicted else None),
+        ranges=ranges_of_status(status),
+    )
 
 
 def report_of_event(report: NodeReported) -> LoadReport:
     """Converts a recorded report."""
     pods = {pod.pod: _amounts(pod.cpu_milli, pod.memory) for of in report.pods for pod in of.pods}
     system = _amounts(report.system.cpu_milli, report.system.memory)
-    return LoadReport(report.at_ns, has_node=True, system=system, pods=pods, ranges=ranges_of_report(report))
+    peak = {} if report.peak is None else _amounts(report.peak.cpu_milli, report.peak.memory)
+    ranges = ranges_of_report(report)
+    return LoadReport(report.at_ns, has_node=True, system=system, pods=pods, peak=peak, ranges=ranges)
 
 
 def _amounts(cpu: int | None, memory: int | None) -> dict[str, int]:

@@ -51,6 +51,7 @@ class MeasuredNodes:
             found = measured(node, both, there, NO_AMOUNTS, {}, None)
         else:
             found = measured(node, both, there, report.system, report.pods, report.at_ns or None)
+            found = found._replace(peak=report.peak) if report.peak else found
         self._nodes[name] = version, found
         return found
 

@@ -137,8 +137,8 @@ class SmallCluster:
         del self._pods[name]
         self._observe(PodDeleted(pod=f"default/{name}", pod_uid=name))
 
-    def report(self, node: str, pods: Mapping[str, int], system: int = 0) -> None:
-        """A report of a node: cpu of its pods in milli-cores, and of its system."""
+    def report(self, node: str, pods: Mapping[str, int], system: int = 0, *, peak: int | None = None) -> None:
+        """A report of a node: cpu of its pods in milli-cores, of its system, and the predicted peak of its prod pods."""
         listed = tuple(PodReported(f"default/{name}", cpu, GIB) for name, cpu in sorted(pods.items()))
         event = NodeReported(
             node=node,
@@ -148,6 +148,7 @@ class SmallCluster:
             usage=Usage(system + sum(pods.values()), GIB * len(pods)),
             system=Usage(system, 0),
             pods=(ClassReported("koord-batch", "BE", listed),),
+            peak=None if peak is None else Usage(peak, None),
         )
         self._append("metrics-0", event)
 
