@@ -27,7 +27,7 @@ from shared.domain.move_destinations import (
     DestinationsResponse,
     decode_response,
 )
-from shared.domain.offered_config import OfferedConfig
+from shared.domain.offered_config import OfferedConfig, is_settled
 from shared.events.descheduling import (
     AnomaliesObserved,
     DeschedulingCycled,
@@ -73,6 +73,7 @@ class Descheduler:
     async def run(self) -> None:
         """Decides until the service drains."""
         runtime = self._runtime
+        runtime.before_fold(lambda record: self._metrics.evicted.count(record, self._state))
         await runtime.bus.handle(DRAIN, self._drain_requests.receive)
         while not runtime.draining.is_set():
             if self._is_settled():
@@ -85,10 +86,8 @@ class Descheduler:
             await runtime.changed(POLL_INTERVAL_S)
 
     def _is_settled(self) -> bool:
-        """Reports whether the log holds the whole cluster: before its ConfigMap is read, there would seem to be none."""
-        if self._state.listed or self._state.config_digest:
-            return True
-        return self._runtime.now_ns() - self._began_ns > self._settings.debounce_s * SECOND
+        running_ns = self._runtime.now_ns() - self._began_ns
+        return is_settled(self._state, running_ns, self._settings.debounce_s)
 
     async def _configure(self) -> None:
         """Records a changed configuration."""

@@ -18,6 +18,7 @@ from services.slo_controller.service_manifest import COMPONENT, MANIFEST
 from services.slo_controller.settings import SloSettings
 from services.slo_controller.state.slo_state import FOLDED, SloState
 from shared.domain.config_rejection import rejection_events
+from shared.domain.offered_config import is_settled
 from shared.events import Draft
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
@@ -84,11 +85,9 @@ class Controller:
                 await runtime.changed(self._settings.poll_interval_s if self._is_settled() else 0.5)
 
     def _is_settled(self) -> bool:
-        """Reports whether the log holds the whole cluster: before its ConfigMap is read, overcommitment would seem to be off."""
-        state = self._state
-        if state.listed or state.config_digest:
-            return True
-        return self._runtime.now_ns() - self._began_ns > self._settings.debounce_s * SECOND
+        """Without its ConfigMap, overcommitment would seem to be off."""
+        running_ns = self._runtime.now_ns() - self._began_ns
+        return is_settled(self._state, running_ns, self._settings.debounce_s)
 
     async def _decide_slice(self) -> bool:
         """Decides one slice of the changed nodes. Returns whether there were any."""

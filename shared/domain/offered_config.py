@@ -10,6 +10,7 @@ from shared.domain.all_faults import Fault
 from shared.domain.config_rejection import SOURCE
 from shared.events import Draft
 from shared.events.log import ConfigApplied, ConfigRejected
+from shared.kube.instants import SECOND
 
 NO_SETTINGS: Mapping[str, str] = {}
 
@@ -55,6 +56,28 @@ class ConfigState(Protocol):
     config_map: str | None
     config_digest: str
     refused_digest: str
+
+
+class ListedState(Protocol):
+    """The part of a State that shows whether its log holds the whole cluster.
+
+    Attributes:
+        listed: the gateway has listed the whole cluster once.
+        config_digest: of the newest ConfigApplied; empty before.
+    """
+
+    listed: bool
+    config_digest: str
+
+
+def is_settled(state: ListedState, running_ns: int, debounce_s: float) -> bool:
+    """Reports whether a missing ConfigMap means that there is none: before the log holds the whole cluster it may only
+    not have been read.
+
+    Args:
+        running_ns: time since the start. debounce_s: after so long nobody waits for a full listing.
+    """
+    return state.listed or bool(state.config_digest) or running_ns > debounce_s * SECOND
 
 
 def config_drafts(

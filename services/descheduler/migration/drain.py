@@ -29,6 +29,9 @@ from shared.kube.instants import duration_text
 from shared.kube.pod import Pod
 from shared.kube.resource_names import CORDON, MIGRATION_JOBS
 
+TRIGGER = "drain"
+"""What the jobs of drains name as their trigger."""
+
 TRIES = 3
 """Jobs that may fail for one pod before the drain leaves it."""
 
@@ -121,7 +124,7 @@ def _job(state: MigrationState, args: MigrationArgs, node: str, drain: Drain, po
         spec["ttl"] = duration_text(args.default_ttl_ns)
     if args.grace_period_s is not None:
         spec["deleteOptions"] = {"gracePeriodSeconds": args.grace_period_s}
-    annotations = {EVICT_REASON: reason, EVICT_TRIGGER: "drain", CREATED_BY: CREATOR}
+    annotations = {EVICT_REASON: reason, EVICT_TRIGGER: TRIGGER, CREATED_BY: CREATOR}
     return ObjectDesired(
         resource=MIGRATION_JOBS,
         name=f"drain-{drain.seq}-{metadata.uid}-{number}",

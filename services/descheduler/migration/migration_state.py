@@ -109,6 +109,27 @@ class DrainJob(msgspec.Struct, frozen=True, array_like=True):
     failure: str = ""
 
 
+def outcome_of(record: RecordedEvent) -> Outcome | None:
+    """Returns the outcome of an eviction that an event of `cluster` is; None for an event of another kind."""
+    match record.event:
+        case PodEvicted() | DesiredStateApplied(resource="pods"):
+            return Outcome(done=True, reason="", at_ns=record.at_ns)
+        case (
+            EvictionRejected(reason=reason)
+            | EvictionFailed(reason=reason)
+            | DesiredStateRejected(resource="pods", reason=reason)
+            | IntentRefused(reason=reason)
+        ):
+            pass
+        case EvictionSuppressed():
+            reason = "shadow mode evicts no pod"
+        case MissingPermission(rule=rule):
+            reason = f"the gateway lacks the permission: {rule}"
+        case _:
+            return None
+    return Outcome(done=False, reason=reason, at_ns=record.at_ns)
+
+
 class MigrationState:
     """Facts of the cluster and the progress of migrations.
 
@@ -158,30 +179,10 @@ class MigrationState:
                 resource in (RESERVATIONS, MIGRATION_JOBS) and cause is not None and cause.context == OWN
             ):
                 self.rejected[name] = record.at_ns, reason
-            case _ if cause is not None and cause.context == OWN:
-                self._outcome(cause.seq, record)
+            case _ if cause is not None and cause.context == OWN and (outcome := outcome_of(record)) is not None:
+                self.outcomes[cause.seq] = outcome
         while self.outcomes and self.outcomes[first := next(iter(self.outcomes))].at_ns < record.at_ns - KEPT_NS:
             del self.outcomes[first]
-
-    def _outcome(self, seq: int, record: RecordedEvent) -> None:
-        at_ns = record.at_ns
-        match record.event:
-            case PodEvicted() | DesiredStateApplied(resource="pods"):
-                self.outcomes[seq] = Outcome(done=True, reason="", at_ns=at_ns)
-            case (
-                EvictionRejected(reason=reason)
-                | EvictionFailed(reason=reason)
-                | DesiredStateRejected(resource="pods", reason=reason)
-            ):
-                self.outcomes[seq] = Outcome(done=False, reason=reason, at_ns=at_ns)
-            case EvictionSuppressed():
-                self.outcomes[seq] = Outcome(done=False, reason="shadow mode evicts no pod", at_ns=at_ns)
-            case MissingPermission(rule=rule):
-                self.outcomes[seq] = Outcome(
-                    done=False, reason=f"the gateway lacks the permission: {rule}", at_ns=at_ns
-                )
-            case IntentRefused(reason=reason):
-                self.outcomes[seq] = Outcome(done=False, reason=reason, at_ns=at_ns)
 
     def apply_own(self, record: RecordedEvent) -> None:
         """Folds an event of `descheduling`."""
