@@ -50,7 +50,9 @@ def check_file(path: Path) -> list[CheckedLine]:
         text = path.read_text()
         nodes = list(yaml.compose_all(text, yaml.SafeLoader))
         documents = list(yaml.safe_load_all(text))
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise BadConfigFile(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
         raise BadConfigFile(f"{path} cannot be read: {error}") from error
     except yaml.YAMLError as error:
         raise BadConfigFile(f"{path}: not YAML: {yaml_fault(error)}") from error

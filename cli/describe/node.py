@@ -34,7 +34,7 @@ async def describe(log: LogReader, name: str) -> Description:
     record = view.nodes.get(name)
     if record is None:
         hint = did_you_mean(name, view.nodes)
-        raise KoordError(f"the log has no node {name!r}{hint}; `koord events --type NodeObserved` lists some")
+        raise KoordError(f"the log has no node {name!r}{hint}; `koord get nodes` shows those there are")
     node = record.node
     pods = sorted((each for each in view.pods.values() if _is_on(each, name)), key=lambda each: each.name)
     ready = next((one for one in node.status.conditions if one.type == "Ready"), None)

@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -64,11 +64,19 @@ _NAMESPACE = Column("namespace", lambda item: item.namespace or "-")
 class NoSuchObject(KoordError):
     """The log has no object of this name."""
 
-    def __init__(self, kind: Kind, name: str) -> None:
+    def __init__(self, kind: Kind, name: str, items: Sequence[Any]) -> None:
+        from shared.closest_name import did_you_mean  # only here: it takes a tenth of the command's start
+
+        own = [kind.name_of(item) for item in items]
+        full = (
+            [f"{item.namespace}/{each}" for item, each in zip(items, own, strict=True)] if kind.is_namespaced else own
+        )
         everywhere = " -A" if kind.is_namespaced else ""
         listed_by = kind.listed_by or f"koord get {kind.plural}"
         what = kind.plural.removesuffix("s") if kind.listed_by else kind.singular
-        super().__init__(f"there is no {what} {name!r}; `{listed_by}{everywhere}` shows those there are")
+        super().__init__(
+            f"there is no {what} {name!r}{did_you_mean(name, full)}; `{listed_by}{everywhere}` shows those there are"
+        )
 
 
 def get_command(kind: Kind, summary: str) -> click.Command:
@@ -123,7 +131,7 @@ def get_command(kind: Kind, summary: str) -> click.Command:
 
 
 def select(
-    kind: Kind, items: Iterable[Any], name: str | None, namespace: str | None, *, is_everywhere: bool
+    kind: Kind, items: Sequence[Any], name: str | None, namespace: str | None, *, is_everywhere: bool
 ) -> list[Any]:
     """Returns the items of a name and a namespace.
 
@@ -134,7 +142,7 @@ def select(
     if not kind.is_namespaced:
         found = [item for item in items if name in (None, kind.name_of(item))]
         if name is not None and not found:
-            raise NoSuchObject(kind, name)
+            raise NoSuchObject(kind, name, items)
         return found
     given, slash, short = (name or "").partition("/")
     if slash:
@@ -146,7 +154,7 @@ def select(
     namespace = namespace or DEFAULT_NAMESPACE
     found = [item for item in items if item.namespace == namespace and name in (None, kind.name_of(item))]
     if name is not None and not found:
-        raise NoSuchObject(kind, f"{namespace}/{name}")
+        raise NoSuchObject(kind, f"{namespace}/{name}", items)
     return found
 
 

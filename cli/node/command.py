@@ -149,7 +149,8 @@ def _print(found: NodeExplained) -> None:
             continue
         is_memory = resource.resource.endswith("memory")
         rows = [(step.sign, step.name, _amount(step, is_memory=is_memory), step.remark) for step in resource.steps]
-        show_table(("", resource.resource, "bytes" if is_memory else "milli-cores", ""), rows)
+        click.echo(resource.resource)  # as it is written: the heads of tables are in capitals
+        show_table(("", "term", "bytes" if is_memory else "milli-cores", ""), rows)
         if not resource.adds_up:
             click.echo("the steps do not add up to the amount: please report this event")
     if found.others:

@@ -4,11 +4,13 @@ import msgspec
 
 from cli.node.agent_actions import action_text
 from cli.node.node_facts import NodeFacts
+from cli.terminal.amounts import human_amount
 from cli.terminal.durations import instant_of
 from shared.events import RecordedEvent
 from shared.events.cluster import EvictionPaused, NodeDeleted, NodeObserved
 from shared.events.slo import NodeOvercommitted
 from shared.kube.node import Node
+from shared.kube.quantity import NANO, nanos
 
 
 class NodeStep(msgspec.Struct, frozen=True):
@@ -33,8 +35,14 @@ def node_steps(facts: NodeFacts) -> list[NodeStep]:
             before = record.event.object
     for record in facts.decisions:
         if isinstance(record.event, NodeOvercommitted):
-            amounts = {name.rpartition("/")[2]: size for name, size in record.event.amounts.items() if size}
-            shown = ", ".join(f"{name} {size}" for name, size in sorted(amounts.items())) or "none"
+            amounts = {
+                name.rpartition("/")[2]: nanos(text) // NANO for name, text in record.event.amounts.items() if text
+            }
+            shown = ", ".join(
+                f"{name} {human_amount('cpu' if name.endswith('cpu') else 'memory', size)}"
+                for name, size in sorted(amounts.items())
+            )
+            shown = shown or "none"
             found.append((record, f"overcommitted resources: {shown} ({record.event.why})"))
     found += [(record, action_text(record.event)) for record in facts.actions]
     found += [

@@ -121,7 +121,8 @@ def stacked_lines(
     with their names; sentences are the first to go there.
     """
     texts = [[str(cell) for cell in row] for row in rows]
-    kept = [i for i in range(len(columns)) if i == 0 or not any(_is_sentence(line[i]) for line in texts)]
+    filled = [i for i in range(len(columns)) if i == 0 or any(line[i] not in ("", "-") for line in texts)]
+    kept = [i for i in filled if i == 0 or not any(_is_sentence(line[i]) for line in texts)]
 
     def table() -> list[str]:
         return table_lines(

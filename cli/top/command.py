@@ -144,6 +144,13 @@ def _print(summary: Summary, output: Format) -> None:
     if output != "table":
         show(summary, output)
         return
+    if sys.stdout.isatty():
+        from rich.console import Console
+
+        console = Console()
+        console.print(rendered(summary, console.width))
+        _end_without_contexts(summary)
+        return
     show_table(SERVICES, [service_cells(row) for row in summary.services])
     click.echo()
     show_table(CONTEXTS, [context_cells(row) for row in summary.contexts])
@@ -153,5 +160,10 @@ def _print(summary: Summary, output: Format) -> None:
         click.echo(line)
     for problem in summary.problems:
         click.echo(problem, err=True)
+    _end_without_contexts(summary)
+
+
+def _end_without_contexts(summary: Summary) -> None:
+    """Ends with 1 where nothing could be read."""
     if summary.problems and not summary.contexts:
-        sys.exit(1)  # nothing could be read
+        sys.exit(1)

@@ -10,6 +10,7 @@ from services.descheduler.migration.drain import drain_plan
 from services.descheduler.migration.rate_limits import RateLimits
 from services.descheduler.state.descheduler_state import DeschedulerState
 from shared.bus import Request
+from shared.closest_name import did_you_mean
 from shared.events import Draft
 from shared.events.migration import DrainEnded, DrainRequested
 from shared.kube.drain_control import DrainCommand, DrainedPod, DrainStatus
@@ -52,7 +53,7 @@ class DrainRequests:
 def fault_of(state: DeschedulerState, command: DrainCommand) -> str:
     """Returns why a request cannot be met; empty where it can."""
     if command.node not in state.cluster.nodes:
-        return f"there is no node {command.node!r}"
+        return f"there is no node {command.node!r}{did_you_mean(command.node, state.cluster.nodes)}"
     if state.configuration is None or migration_args(state.configuration) is None:
         return "no profile of the descheduler's configuration enables MigrationController, which moves pods"
     if command.verb == "cancel" and command.node not in state.migration.drains:

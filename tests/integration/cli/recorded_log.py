@@ -1,12 +1,13 @@
 """A log in a real database, and the commands that read it."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from click.testing import CliRunner, Result
 
 from cli.main import koord
-from shared.events import Draft
+from shared.events import Draft, Event
 from shared.events.scheduling import PodPlaced
 from shared.log.database import Database
 from shared.log.writer import LogWriter
@@ -23,11 +24,13 @@ class Log(NamedTuple):
         )
 
 
-async def append(url: str, context: str, drafts: list[Draft], now_ns: int = NOW_NS) -> None:
+async def append(
+    url: str, context: str, drafts: list[Draft], now_ns: int = NOW_NS, emits: Sequence[type[Event]] = ()
+) -> None:
     database = Database(url)
     writer = LogWriter(database, None, context, "test@1")
     await writer.acquire()
-    await writer.begin("0", [], now_ns=now_ns, seen={})
+    await writer.begin("0", emits, now_ns=now_ns, seen={})
     await writer.append(drafts, now_ns=now_ns, seen={}, config="")
     await writer.close()
     await database.close()

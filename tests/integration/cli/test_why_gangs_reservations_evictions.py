@@ -263,6 +263,11 @@ async def test_a_misspelt_pod_is_answered_with_the_one_that_is_probably_meant(lo
     assert "no event about pod d/onwer; perhaps 'd/owner' is meant" in result.stderr
 
 
+async def test_a_misspelt_name_to_get_is_answered_with_the_closest(log: Log) -> None:
+    assert "perhaps 'd/owner' is meant" in (await run(log, "get", "pod", "onwer")).stderr
+    assert "perhaps 'web' is meant" in (await run(log, "get", "reservation", "wep")).stderr
+
+
 async def test_a_pod_that_is_being_moved_names_the_case_or_the_job(log: Log) -> None:
     opened = EvictionCaseOpened(
         case="lownodeload-1",

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from shared.events import Cause, Draft
 from shared.events.cluster import EvictionPaused
 from shared.events.intents import EvictionRequested, ObjectDesired
+from shared.events.log import ConfigApplied
 from shared.events.metrics import ClassReported, NodeReported, PodReported, Usage
 from shared.events.nodes import BestEffortSuppressed, PodBurst
 from shared.events.slo import IgnoredReport, NodeOvercommitted, NodeReportsIgnored, OvercommitBreakdown
@@ -180,6 +181,28 @@ async def test_a_node_with_nothing_against_it_names_what_is_not_known(log: Log) 
     assert "its usage: the log has no report of it" in result.stdout
     absent = await run(log, "why", "node", "bsy")
     assert (absent.exit_code, "perhaps 'busy' is meant" in absent.stderr) == (1, True)
+
+
+async def test_a_node_without_batch_resources_names_what_switches_them_on(log: Log) -> None:
+    for texts, expected in (
+        (None, "the SLO controller has not run yet"),
+        ({}, 'over-commitment is off: write colocation-config {"enable": true} into ConfigMap koordinator-system/slo-'),
+        ({"colocation-config": '{"enable": true}'}, "over-commitment is on for it; the amounts follow its first usage"),
+        (
+            {"colocation-config": '{"enable": true, "nodeConfigs": [{"nodeSelector": {}, "enable": false}]}'},
+            "and a strategy for nodes like this switches it off",
+        ),
+    ):
+        if texts is not None:
+            text = json.dumps(texts)
+            applied = ConfigApplied(source="a ConfigMap", digest=str(len(text)), text=text)
+            await append(log.url, "slo", [Draft(applied)], time.time_ns(), [ConfigApplied])
+        assert expected in (await run(log, "why", "node", "idle")).stdout
+        assert expected in (await run(log, "explain", "node", "idle")).stderr
+
+
+async def test_a_node_that_does_not_exist_is_answered_with_the_closest(log: Log) -> None:
+    assert "there is no node 'idel'; perhaps 'idle' is meant" in (await run(log, "explain", "node", "idel")).stderr
 
 
 async def test_a_batch_pod_is_suppressed_since_an_instant(log: Log) -> None:

@@ -94,6 +94,8 @@ async def test_objects_are_created_changed_and_deleted_by_commands(
         assert (await running.api.get({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}))["spec"] == {
             "unschedulable": True
         }
+        why = await asyncio.to_thread(CliRunner().invoke, koord, ["why", "node", "n"], env={"KOORD_POSTGRES": database})
+        assert 'do: `koord dev patch node n \'{"spec": {"unschedulable": false}}\'`' in why.stdout
         assert (await dev("delete", "pods", "default/web"))[0] == "pod/web deleted\n"
         assert "perhaps 'node' is meant" in (await dev("delete", "nod", "n"))[1]
         assert "not found" in (await dev("patch", "pod", "web", "{}"))[1]

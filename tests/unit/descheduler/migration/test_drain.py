@@ -175,6 +175,7 @@ def test_a_drain_of_a_node_that_leaves_the_cluster_ends() -> None:
 def test_requests_that_cannot_be_met_say_why() -> None:
     world = draining()
     assert fault_of(world.state, DrainCommand("start", "nowhere")) == "there is no node 'nowhere'"
+    assert fault_of(world.state, DrainCommand("start", "n00")).endswith("'n00'; perhaps 'n0' is meant")
     assert "MigrationController" in fault_of(world.state, DrainCommand("start", NODE))
     assert draft_of(world.state, DrainCommand("start", NODE)) is None  # it goes on already
     found = draft_of(world.state, DrainCommand("cancel", NODE, "bob"))
