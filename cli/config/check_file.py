@@ -15,6 +15,9 @@ FAULT, NOTE = "fault", "note"
 CONFIG_MAP_VERSION = "v1"
 NAMESPACE = "koordinator-system"
 SCHEDULER, DESCHEDULER, SLO = "koord-scheduler-config", "koord-descheduler-config", "slo-controller-config"
+KOORDLET = "koordlet-config"
+"""A ConfigMap that koordlet's flags name; its one key, `qos-plugin-extra-configs`, is declared and read by nothing.
+Source: spec/api.md 4.2."""
 KINDS = {"KubeSchedulerConfiguration": SCHEDULER, "DeschedulerConfiguration": DESCHEDULER}
 """Kind of a document -> the ConfigMap that holds it in a cluster."""
 
@@ -86,6 +89,11 @@ def _config_map(node: Any, document: Mapping[str, Any]) -> list[CheckedLine] | N
     if not isinstance(data, dict):
         return [CheckedLine(FAULT, what, _line(node, "data"), "data", "no object; give key: text")]
     texts = {str(key): str(value) for key, value in data.items()}
+    if name == KOORDLET:
+        reason = (
+            "nothing reads it, neither here nor in Koordinator's koordlet: what agents do is in slo-controller-config"
+        )
+        return [CheckedLine(NOTE, what, 0, "", reason)]
     config = _config_in(name, texts)
     if not config:
         return None

@@ -25,6 +25,9 @@ from shared.kube.node import RAW_ALLOCATABLE, Node
 from shared.kube.pod import Pod
 from shared.kube.quantity import BadQuantity, amount, amounts, nanos
 
+SPARE_NODES = 1000
+"""Everything is made anew when more nodes are kept than twice those that exist plus this: names of gone nodes add up."""
+
 _ENCODER = msgspec.json.Encoder(order="sorted")
 
 
@@ -36,8 +39,15 @@ class MeasuredNodes:
         self._amounts: dict[str, tuple[Node, tuple[Amounts, Amounts]]] = {}
         self._pods: dict[str, tuple[int, PodsOfNode]] = {}
 
+    def __len__(self) -> int:
+        """Returns the number of nodes that are kept."""
+        return len(self._nodes)
+
     def of(self, cluster: ObservedCluster, names: Iterable[str]) -> list[MeasuredNode]:
         """Returns nodes with the reports in force, sorted by name."""
+        if len(self._nodes) > 2 * len(cluster.nodes) + SPARE_NODES:
+            for known in (self._nodes, self._amounts, self._pods):
+                known.clear()
         return [self._node(cluster, name) for name in sorted(names)]
 
     def _node(self, cluster: ObservedCluster, name: str) -> MeasuredNode:

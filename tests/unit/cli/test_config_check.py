@@ -48,6 +48,11 @@ def checked(path: Path, text: str) -> tuple[int, str]:
             1,
             "FILE: fault: KubeSchedulerConfiguration: profiles: empty; give at least one profile\n",
         ),
+        (
+            config_map("v1", "koordlet-config", "qos: {}"),
+            0,
+            "FILE: note: ConfigMap koordlet-config: nothing reads it, neither here nor in Koordinator's koordlet: what agents do is in slo-controller-config\nFILE: accepted\n",
+        ),
     ],
 )
 def test_a_configuration_is_checked_as_its_service_would(text: str, code: int, expected: str, tmp_path: Path) -> None:
