@@ -57,7 +57,8 @@ async def carry_out(api: KubeApi, intent: OneShot, *, now_ns: int) -> Event:
 
 
 async def bind(api: KubeApi, intent: PodPlaced, *, now_ns: int) -> Event:
-    """Binds the pod to its node. Twice is harmless: a pod that is already on that node counts as bound.
+    """Binds the pod to its node, under the node's lock if the intent names one. Twice is harmless: a pod that is already
+    on that node counts as bound.
 
     Raises:
         Busy: not done, and worth a retry.
