@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from services.slo_controller.config.colocation_strategy import DEFAULTS
@@ -38,6 +37,7 @@ from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.log import ConfigApplied, ConfigRejected
 from shared.events.slo import NodeOvercommitted
 from shared.kube.instants import SECOND
+from shared.kube.json_text import json_value
 from shared.kube.quantity import NANO, nanos
 from shared.kube.resource_names import NODE_METRICS, NODE_SLOS
 
@@ -223,7 +223,7 @@ def _node_metric(state: SloState, config: ActiveConfig, name: str) -> list[Draft
     if desired is not None:
         if desired.get("spec") == spec:
             return []
-    elif msgspec.json.decode(msgspec.json.encode(observed)) == spec:
+    elif json_value(observed) == spec:
         return []
     return [Draft(FieldsDesired(resource=NODE_METRICS, name=name, fields=SPEC, patch={"spec": spec}))]
 

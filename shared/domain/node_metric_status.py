@@ -10,7 +10,6 @@ Source: spec/slo-controller.md 1.2, 1.3; spec/api.md 1.2; upstream apis/slo/v1al
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from shared.events.intents import FieldsDesired
@@ -23,6 +22,7 @@ from shared.events.metrics import (
     ZoneReported,
 )
 from shared.kube.instants import SECOND, duration_text, instant_text
+from shared.kube.json_text import json_value
 from shared.kube.node import (
     AggregatedUsage,
     DeviceUsage,
@@ -64,7 +64,7 @@ def status_of(report: NodeReported) -> NodeMetricStatus:
 
 def desired_status(report: NodeReported) -> FieldsDesired:
     """Returns the desired state that a report is for its node's NodeMetric, as plain JSON values."""
-    patch = msgspec.json.decode(msgspec.json.encode({"status": _patch(report)}))
+    patch = json_value({"status": _patch(report)})
     return FieldsDesired(resource=NODE_METRICS, name=report.node, fields=STATUS, patch=patch, subresource=STATUS)
 
 

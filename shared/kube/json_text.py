@@ -43,6 +43,14 @@ def decode_with(decoder: JsonDecoder[_T_co], data: str | bytes) -> _T_co:
         raise _malformed(error) from error
 
 
+def json_value(found: Any) -> Any:
+    """Returns a value as a decoder gives it from its JSON: lists and dicts, where `msgspec.to_builtins` leaves tuples.
+
+    What a service folds of its own append is equal to what it reads from the log only then.
+    """
+    return msgspec.json.decode(msgspec.json.encode(found))
+
+
 def _malformed(error: Exception) -> msgspec.DecodeError:
     deep = isinstance(error, RecursionError)
     return msgspec.DecodeError("JSON is nested too deeply" if deep else f"JSON is no UTF-8: {error}")

@@ -5,7 +5,6 @@ A change is recorded as the desired status; without a change nothing is. Source:
 
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from services.descheduler.migration.job_outcomes import COMPLETE
@@ -22,6 +21,7 @@ from shared.events import Draft
 from shared.events.intents import FieldsDesired
 from shared.events.migration import MigrationEnded
 from shared.kube.instants import SECOND, instant_text
+from shared.kube.json_text import json_value
 from shared.kube.resource_names import MIGRATION_JOBS
 
 STATUS, SPEC, ARBITRATION = "status", "spec", "arbitration"
@@ -101,7 +101,7 @@ class JobProgress:
 
 def desired_status(job: PodMigrationJob, status: JobStatus) -> FieldsDesired:
     """Returns the intent to write a status."""
-    patch: dict[str, Any] = {"status": msgspec.to_builtins(status)}
+    patch: dict[str, Any] = {"status": json_value(status)}
     return FieldsDesired(
         resource=MIGRATION_JOBS, name=job.name, fields=STATUS, patch=patch, subresource="status", uid=job.uid
     )

@@ -5,11 +5,10 @@ Source: spec/descheduler.md 3.11; upstream pkg/descheduler/controllers/migration
 
 from typing import Any
 
-import msgspec
-
 from services.descheduler.migration.pod_migration_job import DESTINATION, PodMigrationJob
 from shared.domain.reservation import ORDER
 from shared.kube.instants import duration_text
+from shared.kube.json_text import json_value
 from shared.kube.pod import Pod
 from shared.kube.system_annotations import SYSTEM_ANNOTATIONS
 
@@ -66,7 +65,7 @@ def pod_template(pod: Pod) -> Json:
     metadata: Json = {"namespace": pod.metadata.namespace, "labels": dict(pod.metadata.labels or {})}
     if annotations:
         metadata["annotations"] = annotations
-    spec: Json = msgspec.to_builtins(pod.spec)
+    spec: Json = json_value(pod.spec)
     return {"metadata": metadata, "spec": {name: value for name, value in spec.items() if name not in _POD_FIELDS}}
 
 
@@ -97,5 +96,5 @@ def owners_of(pod: Pod) -> list[Json]:
     owner = pod.metadata.controller
     if owner is None:
         return []
-    reference: Json = msgspec.to_builtins(owner)
+    reference: Json = json_value(owner)
     return [{"controller": reference | {"namespace": metadata.namespace}}]

@@ -2,10 +2,9 @@
 
 from typing import Any
 
-import msgspec
-
 from services.gateway.kube_api.unused_field_removal import ObservedObject
 from shared.events.intents import FieldsDesired, ObjectDesired
+from shared.kube.json_text import json_value
 
 
 def desired_patch(desired: FieldsDesired | ObjectDesired) -> dict[str, Any]:
@@ -23,7 +22,7 @@ def fields_named(patch: Any, value: Any) -> Any:
 
 def json_body(seen: ObservedObject) -> Any:
     """Returns the kept part of an object as plain JSON values, like a desired state from the log."""
-    return seen.object if isinstance(seen.object, dict) else msgspec.json.decode(msgspec.json.encode(seen.object))
+    return seen.object if isinstance(seen.object, dict) else json_value(seen.object)
 
 
 def current_fields(desired: FieldsDesired | ObjectDesired, seen: ObservedObject) -> Any:

@@ -6,11 +6,11 @@ Source: spec/slo-controller.md 7; upstream pkg/slo-controller/nodeslo.
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from services.slo_controller.config.slo_configmap import SloConfig
 from shared.domain.node_selection import first_match
+from shared.kube.json_text import json_value
 from shared.kube.meta import Metadata
 from shared.kube.quantity import BadQuantity, nanos
 from shared.kube.quantity_text import notation_of, quantity_text
@@ -59,5 +59,5 @@ def _system(strategy: Part, annotations: Mapping[str, str]) -> dict[str, Any] | 
 
 def _plain(part: Part) -> dict[str, Any]:
     """Converts to plain JSON: lists instead of tuples, since the written spec is compared with the observed one."""
-    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(part))
+    plain: dict[str, Any] = json_value(part)
     return plain

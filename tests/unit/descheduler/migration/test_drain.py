@@ -124,6 +124,14 @@ def test_a_drain_outlasts_the_events_that_began_it() -> None:
     assert (late.drains, late.drain_jobs, late.drain_ends) == (before.drains, before.drain_jobs, before.drain_ends)
 
 
+def test_what_the_descheduler_folds_of_its_own_is_what_it_reads_from_the_log() -> None:
+    """Retention keeps a desired state where the State has its value; tuples in place of lists make it another one."""
+    world = draining()
+    run(world, 7)
+    for record in world.logs[OWN]:
+        assert msgspec.json.decode(msgspec.json.encode(record.event), type=type(record.event)) == record.event
+
+
 def test_a_drain_that_has_ended_leaves_nothing_to_carry_forward() -> None:
     world = draining()
     run(world)
