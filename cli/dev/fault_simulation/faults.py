@@ -10,15 +10,19 @@ from cli.dev.fault_simulation.forged_announcements import any_bound_pod, forge
 from cli.dev.fault_simulation.memory_api import key_of
 from cli.dev.fault_simulation.memory_bus import NO_FAULTS, Faults
 from cli.dev.fault_simulation.memory_log import KEEPALIVE_S
+from cli.dev.fault_simulation.migration_steps import MIGRATION_STEPS
 from cli.dev.fault_simulation.plan import DRAINS, BadPlan
 from cli.dev.fault_simulation.plan_step import Step
 from cli.dev.fault_simulation.replica import Replica
 from cli.dev.fault_simulation.virtual_loop import Process
 from cli.dev.fault_simulation.world import World
 from shared.events import Draft
+from shared.events.cluster import ClusterIdentified
 from shared.events.intents import EvictionRequested
 
 DELAY_S = 1.5
+
+IDENTIFIED = ClusterIdentified.type_name()
 
 
 def carry_out(world: World, step: Step) -> None:
@@ -186,7 +190,9 @@ def _api(world: World, step: Step) -> None:
 
 
 def _wrong_cluster(world: World, step: Step) -> None:
-    world.connect_to_a_copy(step.for_s)
+    """Takes the kubeconfig of a copy, unless the log is not that of the right cluster yet: the first one counts."""
+    if IDENTIFIED in {row.type for row in world.postgres.contexts["cluster"].rows}:
+        world.connect_to_a_copy(step.for_s)
 
 
 def _second_system(world: World, step: Step) -> None:
@@ -217,6 +223,7 @@ def _expire_watches(world: World, _step: Step) -> None:
 STEPS: Mapping[str, Callable[[World, Step], None]] = {
     **CLIENT_STEPS,
     **CARD_STEPS,
+    **MIGRATION_STEPS,
     "start-standby": _start_standby,
     "crash": _crash,
     "stop": _stop,

@@ -10,19 +10,23 @@ from cli.dev.fault_simulation.memory_api import ApiServer, Body
 from cli.dev.fault_simulation.memory_log import Row
 from cli.dev.fault_simulation.volume_controller import claim_of
 from cli.dev.fault_simulation.volumes import claims_of, node_of
+from shared.events.cluster import ObjectObserved
 from shared.events.intents import FieldsDesired
+from shared.events.scheduling import PodPlaced
 from shared.kube.resource_names import CLAIMS, VOLUMES
 
 MOST_WRITES = 2
 """A write without an answer may be repeated, and so may one whose outcome a crash kept from the log."""
 
-_DESIRED = FieldsDesired.type_name()
+_DESIRED, _PLACED, _OBJECT = (kind.type_name() for kind in (FieldsDesired, PodPlaced, ObjectObserved))
 
 
 class _Fields(msgspec.Struct):
     resource: str = ""
     name: str = ""
     patch: dict[str, Any] = {}
+    uid: str = ""
+    pod_uid: str = ""
 
 
 class VolumeInvariant:
@@ -32,13 +36,19 @@ class VolumeInvariant:
         self._api = api
         self._report = report
         self._chosen: dict[str, Body] = {}  # volume -> claimRef of its newest choice in the log
+        self._observed: dict[str, str] = {}  # claim -> uid, by the log
+        self._placed: dict[str, dict[str, str]] = {}  # uid of a pod -> its claims, when it was placed
         self._times: Counter[tuple[str, str]] = Counter()  # volume, uid of a claim -> writes beyond the choices
 
     def appended(self, context: str, rows: list[Row]) -> None:
         """Checks that a volume is chosen for another claim only once the first one needs it no longer."""
+        if context == "cluster":
+            self._observe(rows)
         if context != "scheduling":
             return
         for row in rows:
+            if row.type == _PLACED:
+                self._note_claims(msgspec.json.decode(row.data, type=_Fields).pod_uid)
             if row.type != _DESIRED:
                 continue
             desired = msgspec.json.decode(row.data, type=_Fields)
@@ -59,6 +69,19 @@ class VolumeInvariant:
                 )
             self._chosen[desired.name] = claimed
 
+    def _observe(self, rows: list[Row]) -> None:
+        for row in rows:
+            if row.type == _OBJECT:
+                fields = msgspec.json.decode(row.data, type=_Fields)
+                if fields.resource == CLAIMS:
+                    self._observed[fields.name] = fields.uid
+
+    def _note_claims(self, uid: str) -> None:
+        pods = self._api.objects["pods"].values()
+        pod = next((each for each in pods if each["metadata"]["uid"] == uid), None)
+        if pod is not None:
+            self._placed[uid] = {key: self._observed.get(key, "") for key in claims_of(pod)}
+
     def changed(self, name: str, before: Body | None, after: Body | None) -> None:
         """Checks that a volume is not taken from its claim, nor given to one again and again that it was freed from."""
         claimed, claims = (each["spec"].get("claimRef") if each else None for each in (before, after))
@@ -78,6 +101,8 @@ class VolumeInvariant:
             claim = self._api.objects[CLAIMS].get(key)
             if claim is None or claim["metadata"].get("deletionTimestamp"):
                 continue  # no service prevents that
+            if self._placed.get(pod["metadata"]["uid"], {}).get(key) not in (None, claim["metadata"]["uid"]):
+                continue  # nor that a claim comes again while its pod is bound
             volume = self._api.objects[VOLUMES].get(claim["spec"].get("volumeName", ""))
             if volume is None or claim_of(volume) != key:
                 self._report(f"{pod['metadata']['name']} is bound, and {key} has no volume")
