@@ -31,6 +31,7 @@ from tests.simulation.gang_and_reservation_mutations import GANG_AND_RESERVATION
 from tests.simulation.held_by_placements_mutations import HELD_BY_PLACEMENTS_MUTATIONS
 from tests.simulation.lease_mutations import LEASE_MUTATIONS
 from tests.simulation.log_mutations import LOG_MUTATIONS
+from tests.simulation.migration_mutations import MIGRATION_MUTATIONS
 from tests.simulation.overcommit_mutations import OVERCOMMIT_MUTATIONS
 
 Mutation = Callable[[], AbstractContextManager[Any]]
@@ -239,6 +240,7 @@ MUTATIONS: Mapping[str, Mutation] = {
         _forged_allocations_are_believed,
         _any_cluster_is_the_cluster_of_the_log,
         *CARD_MUTATIONS,
+        *MIGRATION_MUTATIONS,
         *LEASE_MUTATIONS,
         *LOG_MUTATIONS,
         *OVERCOMMIT_MUTATIONS,

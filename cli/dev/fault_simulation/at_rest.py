@@ -8,9 +8,11 @@ import msgspec
 from cli.dev.fault_simulation import what_holds
 from cli.dev.fault_simulation.cards_at_rest import differing_devices
 from cli.dev.fault_simulation.held_capacity import requested
+from cli.dev.fault_simulation.invariants import EVICTING
 from cli.dev.fault_simulation.memory_api import LEASES
 from cli.dev.fault_simulation.memory_log import Context
-from cli.dev.fault_simulation.replica import Replica
+from cli.dev.fault_simulation.migrations_at_rest import unfinished_moves
+from cli.dev.fault_simulation.replica import ONE_SHOT_MAX_AGE_S, Replica
 from cli.dev.fault_simulation.substitutions import CODEC
 from cli.dev.fault_simulation.waiting_at_rest import used_of
 from cli.dev.fault_simulation.world import World
@@ -19,6 +21,7 @@ from services.gateway.effects.desired_state_comparison import desired_patch, fie
 from services.gateway.effects.intent_types import FieldGroup, field_group
 from services.quota_ledger.accounting.verify_invariants_by_replay import holds
 from services.quota_ledger.state.ledger_state import LedgerState
+from shared.domain.fields_written_once import is_written_once
 from shared.domain.node_metric_status import desired_status
 from shared.events import Cause, RecordedEvent
 from shared.events.intents import FieldsDesired, ObjectDesired
@@ -32,10 +35,14 @@ from shared.runtime.rebuild import first_difference
 
 _COPY = CarriedForward.type_name()
 
-_ANSWERED = (resource_names.CLAIMS, resource_names.VOLUMES)
+_REQUESTS = (resource_names.MIGRATION_JOBS, resource_names.RESERVATIONS)
+"""Objects that are made once: whoever deletes one wants it to be gone."""
 
 MOST_LATE_EVENTS = 40
 """Events of a context in the last seconds; a service that decides the same again and again appends hundreds."""
+
+GIVEN_UP_WITHIN_S = 1.0
+"""Time that the gateway may take to give up an eviction that has become too old."""
 
 BATCH_CPU = "kubernetes.io/batch-cpu"
 MILLI = NANO // 1000
@@ -108,33 +115,48 @@ def undone(world: World) -> Iterator[str]:
     for service in sorted({replica.service for replica in world.replicas}):
         if world.leader(service) is None:
             yield f"no replica of {service} leads"
+    waits = _waits_for_budget(world)
     for cause, uid in world.invariants.one_shots.items():
-        if cause not in world.invariants.outcomes and not _was_replaced(world, cause):
+        if cause not in world.invariants.outcomes and cause not in waits and not _has_left(world, cause):
             yield f"{cause}, about {uid}, has no outcome"
     for context, count in world.invariants.late_events.items():
         if count > MOST_LATE_EVENTS:
             yield f"{context} has {count} events at the end, where nothing happens any more"
-    yield from _gateway(world)
+    yield from _gateway(world, waits)
     yield from _unwritten(world)
     yield from _ledger(world)
     yield from _conditions(world)
     yield from _overcommitted(world)
     yield from differing_devices(world)
+    yield from unfinished_moves(world)
 
 
-def _was_replaced(world: World, cause: str) -> bool:
-    """Reports whether an eviction has left the log behind a newer one of its pod, whose outcome is that of both: no
-    gateway that begins after a long outage can read it.
+def _waits_for_budget(world: World) -> frozenset[str]:
+    """Returns the causes of evictions that wait for budget and are younger than their limit: a service may request one
+    again once it was given up.
     """
-    if cause not in world.invariants.repeated:
-        return False
+    leader = world.leader("gateway")
+    if leader is None or leader.runtime is None:
+        return frozenset()
+    since_s = world.loop.time() - ONE_SHOT_MAX_AGE_S - GIVEN_UP_WITHIN_S
+    one_shots = world.invariants.one_shots
+    paused = map(str, leader.runtime.state.evictions.paused)
+    return frozenset(cause for cause in paused if world.invariants.decided_s(one_shots[cause]) > since_s)
+
+
+def _has_left(world: World, cause: str) -> bool:
+    """Reports whether an eviction has left the log: behind a newer one of its pod, whose outcome is that of both, or from
+    a context that may not request any, and carries none forward. No gateway that begins after a long outage can read it.
+    """
     name, _, seq = cause.partition("/")
+    if cause not in world.invariants.repeated and name in EVICTING:
+        return False
     context = world.postgres.contexts[name]
     copied = (msgspec.json.decode(row.data, type=CarriedForward) for row in context.rows if row.type == _COPY)
     return int(seq) < context.first and all(each.original != cause for each in copied)
 
 
-def _gateway(world: World) -> Iterator[str]:
+def _gateway(world: World, waits: frozenset[str]) -> Iterator[str]:
     """The gateway's objects are the server's, and no desired state is left."""
     leader = world.leader("gateway")
     if leader is None or leader.runtime is None:
@@ -158,14 +180,14 @@ def _gateway(world: World) -> Iterator[str]:
             yield f"the Lease is that of {log_of(lease)!r}, and the log of the gateway that leads is {state.log}"
     intents = state.intents
     due = {**intents.one_shots, **intents.desired, **intents.superseded, **intents.given_up}
-    if due:
-        yield f"intents are still due: {', '.join(map(str, sorted(due)[:3]))}"
+    if left := sorted(map(str, due.keys() - {Cause.parse(each) for each in waits})):
+        yield f"intents are still due: {', '.join(left[:3])}"
 
 
 def _unwritten(world: World) -> Iterator[str]:
     """Objects have the newest desired state of each field group that the kept logs name.
 
-    Those of volumes and claims are requests, which Kubernetes answers: that they have an outcome is all.
+    Of what Kubernetes or an operator may change afterwards, that it has an outcome is all.
     """
     newest: dict[FieldGroup, tuple[str, FieldsDesired | ObjectDesired]] = {}
     codec = CODEC((FieldsDesired, ObjectDesired, NodeReported))
@@ -174,7 +196,7 @@ def _unwritten(world: World) -> Iterator[str]:
             desired = record.event
             if isinstance(desired, NodeReported) and desired.status_desired:
                 desired = desired_status(desired)
-            if isinstance(desired, FieldsDesired | ObjectDesired) and desired.resource not in _ANSWERED:
+            if isinstance(desired, FieldsDesired | ObjectDesired) and not _is_request(desired):
                 newest[field_group(context.name, desired)] = f"{context.name}/{record.seq}", desired
     for group, (cause, desired) in newest.items():
         body, patch = world.api.objects.get(group.resource, {}).get(group.key), desired_patch(desired)
@@ -184,6 +206,13 @@ def _unwritten(world: World) -> Iterator[str]:
             yield f"{group.resource} {group.key} is {'missing' if body is None else 'there'}, against {cause}"
         elif body is not None and fields_named(patch, body) != patch:
             yield f"{group.resource} {group.key} does not have the values of {cause}"
+
+
+def _is_request(desired: FieldsDesired | ObjectDesired) -> bool:
+    """Reports whether others may change what was desired, once it is written."""
+    if isinstance(desired, ObjectDesired):
+        return desired.resource in _REQUESTS
+    return desired.resource == resource_names.CLAIMS or is_written_once(desired)
 
 
 def _ledger(world: World) -> Iterator[str]:

@@ -62,14 +62,14 @@ def _request_eviction(world: World, step: Step) -> None:
         world.operator.evictions_requested += 1
         if world.operator.evictions_requested > GATEWAY.evictions_per_node:
             # One that waits for budget becomes too old, but not where the clock of its service was ahead.
-            _watch_evictions(world)
+            world.watch_evictions()
         agent = world.agents[node]
         world.loop.spawn(agent.process, agent.request_eviction(pod["metadata"]["uid"]))
 
 
 def _evict_all(world: World, _step: Step) -> None:
     """Lets the agents request the eviction of all their pods: more than the budgets allow."""
-    _watch_evictions(world)
+    world.watch_evictions()
     for pod in list(world.api.objects["pods"].values()):
         _request_eviction(world, Step(0.0, "", pod["metadata"]["name"]))
 
@@ -80,15 +80,8 @@ def _crash_in_evictions(world: World, step: Step) -> None:
 
 
 def _hold_evictions(world: World, _step: Step) -> None:
-    _watch_evictions(world)
+    world.watch_evictions()
     world.loop.spawn(world.operator.process, world.operator.hold_evictions())
-
-
-def _watch_evictions(world: World) -> None:
-    operator = world.operator
-    if not operator.watches_evictions:
-        operator.watches_evictions = True
-        world.loop.spawn(operator.process, operator.watch_evictions())
 
 
 def _forge_allocations(world: World, _step: Step) -> None:
@@ -150,7 +143,7 @@ def _set_max(world: World, step: Step) -> None:
 
 
 def _lower_quota(world: World, step: Step) -> None:
-    _watch_evictions(world)
+    world.watch_evictions()
     _set_max(world, step)
 
 

@@ -141,7 +141,10 @@ class HeldCapacity:
             spec, uid = body["spec"], body["metadata"]["uid"]
             amounts = spec["template"]["spec"]["containers"][0]["resources"]["requests"]
             users = [pod for pod in pods if pod["spec"].get("nodeName") == node and self._user_of(pod) == uid]
-            left = {kind: max(0, nanos(amounts[kind]) - sum(requested(pod, kind) for pod in users)) for kind in KINDS}
+            left = {
+                kind: max(0, nanos(amounts.get(kind, "0")) - sum(requested(pod, kind) for pod in users))
+                for kind in KINDS
+            }
             shares = Shares(self._shares.get(uid, {}))
             for pod in users:
                 shares.subtract(self._shares_of(pod["metadata"]["uid"]))

@@ -16,6 +16,7 @@ from cli.dev.fault_simulation.gang_invariant import GangInvariant
 from cli.dev.fault_simulation.held_capacity import KINDS, HeldCapacity, requested
 from cli.dev.fault_simulation.memory_api import ApiServer, Body
 from cli.dev.fault_simulation.memory_log import BEGINS_US, Row
+from cli.dev.fault_simulation.migration_invariant import MigrationInvariant
 from cli.dev.fault_simulation.plan import ENDS_S
 from cli.dev.fault_simulation.shares import CPU, GPU, ZONE, Shares, exceeded, shares_in
 from cli.dev.fault_simulation.volume_invariant import VolumeInvariant
@@ -58,12 +59,11 @@ LATE_S = 3.0
 OVERCOMMITTED = "kubernetes.io/"
 """The resources of overcommitment; those of devices go with the devices."""
 
-EVICTING = frozenset({"scheduling", "quota", "nodes-0"})
+EVICTING = frozenset({"scheduling", "quota", "nodes-0", "descheduling"})
 """Contexts whose services may request evictions."""
 
-
-REQUESTS_ONCE = "quota"
-"""The context that repeats no eviction until the request before it has an outcome."""
+REQUEST_ONCE = frozenset({"quota", "descheduling"})
+"""Contexts that repeat no eviction until the request before it has an outcome."""
 
 
 class _Named(msgspec.Struct):
@@ -95,6 +95,7 @@ class Invariants:
         self.cards = CardInvariant(report)
         self._gangs = GangInvariant(api, report)
         self._volumes = VolumeInvariant(api, report)
+        self._migrations = MigrationInvariant(api, report)
         self._api = api
         self._report = report
         self._oldest_effect_s = oldest_effect_s
@@ -119,6 +120,7 @@ class Invariants:
             self.late_events[context] += sum(row.type != _COPY for row in rows)
         self._gangs.appended(context, rows)
         self._volumes.appended(context, rows)
+        self._migrations.appended(context, rows)
         self.cards.appended(context, rows)
         self.held.appended(rows)
         for row in rows:
@@ -130,7 +132,7 @@ class Invariants:
                 self.one_shots[cause] = uid
                 if (earlier := self._newest_requests.get((context, uid))) is not None:
                     self.repeated[earlier] = None
-                    if context == REQUESTS_ONCE and earlier not in self.outcomes:
+                    if context in REQUEST_ONCE and earlier not in self.outcomes:
                         self._report(f"{cause} requests the eviction of {uid} again; {earlier} has no outcome")
                 self._newest_requests[context, uid] = cause
                 if context in EVICTING:
@@ -183,6 +185,8 @@ class Invariants:
         if resource == resource_names.QUOTAS and after is not None:
             uid, limit = after["metadata"]["uid"], nanos(after["spec"]["max"]["cpu"])
             self._highest_max[uid] = max(self._highest_max.get(uid, 0), limit)
+        if after is not None:
+            self._migrations.changed(resource, key, after)
         if resource != "pods" or after is None:
             return
         self._gangs.pod_changed(after)
@@ -263,6 +267,7 @@ class Invariants:
         """Checks an eviction that the server has accepted."""
         if uid not in self._evictions:
             self._report(f"{key} is evicted, and no service that may has requested it")
+        self._migrations.evicted(uid)
         self._check_age(key, uid)
         self._check_budgets(key)
 
@@ -278,11 +283,14 @@ class Invariants:
 
     def _check_age(self, key: str, uid: str) -> None:
         """Checks that an effect is not older than its limit; a try in flight may end a little later, or after a stop."""
-        decided_s = self._decided_s.get(uid, math.inf)
-        stopped_s = sum(for_s for since_s, for_s in self.gateway_stops if decided_s < since_s)
-        age_s = asyncio.get_running_loop().time() - decided_s - stopped_s
+        stopped_s = sum(for_s for since_s, for_s in self.gateway_stops if self.decided_s(uid) < since_s)
+        age_s = asyncio.get_running_loop().time() - self.decided_s(uid) - stopped_s
         if age_s > self._oldest_effect_s:
             self._report(f"{key}: an effect that was decided {age_s:.1f} s ago")
+
+    def decided_s(self, uid: str) -> float:
+        """Returns when the newest placement or eviction request of a pod was committed; seconds of the world."""
+        return self._decided_s.get(uid, math.inf)
 
     def is_satisfied(self, gang: str) -> bool:
         """Reports whether a member of a gang has been bound."""

@@ -358,7 +358,9 @@ class ApiServer:
     def _started(self, key: str, uid: str) -> None:
         pod = self.objects["pods"].get(key)
         if pod is not None and pod["metadata"]["uid"] == uid and not pod["metadata"].get("deletionTimestamp"):
-            self.put("pods", key, {**pod, "status": {**pod["status"], "phase": "Running"}})
+            ready = {"type": "Ready", "status": "True", "lastTransitionTime": self._now_text()}
+            conditions = [*pod["status"].get("conditions", []), ready]
+            self.put("pods", key, {**pod, "status": {**pod["status"], "phase": "Running", "conditions": conditions}})
 
 
 def key_of(metadata: Body) -> str:

@@ -4,12 +4,16 @@ releases evictions that wait.
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Literal
 
 import msgspec
 
 from cli.dev.fault_simulation.memory_bus import Broker, MemoryBus
 from cli.dev.fault_simulation.virtual_loop import Process
 from shared.bus import NoResponse
+from shared.kube.drain_control import SUBJECT as DRAIN
+from shared.kube.drain_control import DrainCommand
 from shared.kube.eviction_control import SUBJECT, EvictionCommand, EvictionStatus
 from shared.kube.short_lists import CONFIRM, SHORT_LISTS, Confirmation, GatewayLists, ShortList
 
@@ -63,6 +67,12 @@ class Operator:
             if waits and waited:
                 await self._evictions(EvictionCommand("release", by="operator", reason="looked at"))
             waited = waits
+
+    async def drain(self, verb: Literal["start", "cancel"], node: str) -> None:
+        """Begins the drain of a node, or ends it; once, whether or not the descheduler answers."""
+        command = DrainCommand(verb, node, by="operator", reason="maintenance")
+        with suppress(NoResponse):
+            await self._bus.request(DRAIN, msgspec.json.encode(command), deadline_s=DEADLINE_S)
 
     async def _evictions(self, command: EvictionCommand) -> EvictionStatus | None:
         try:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from cli.dev.fault_simulation.plan_cards import card_faults
+from cli.dev.fault_simulation.plan_migrations import migrations
 from cli.dev.fault_simulation.plan_step import Step, instant
 from cli.dev.fault_simulation.plan_workload import workload
 from cli.dev.fault_simulation.replica import SERVICES
@@ -63,6 +64,7 @@ def drawn(seed: int) -> Plan:
     steps = [*workload(seed, draw), *_faults(draw), *_mistakes(apart), *_second_system(second)]
     if any(step.do == "add-devices" for step in steps):
         steps += card_faults(random.Random(f"cards of {seed}"))  # noqa: S311
+    steps += migrations(random.Random(f"migrations of {seed}"))  # noqa: S311
     return tuple(sorted(steps, key=lambda step: step.at_s))
 
 

@@ -34,6 +34,8 @@ SERVICES = ("gateway", "scheduler", "quota-ledger", "slo-controller", "metrics-i
 """The services of every world."""
 DISCOVERY = "device-discovery"
 """Runs in worlds whose nodes have devices."""
+DESCHEDULER = "descheduler"
+"""Runs in worlds whose pods are moved."""
 
 SNAPSHOT_INTERVAL_S = 6.0
 DAY_S = 86_400

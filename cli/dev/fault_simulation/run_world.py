@@ -8,10 +8,11 @@ from functools import partial
 from hashlib import sha256
 from typing import NamedTuple
 
-from cli.dev.fault_simulation import at_rest, cluster_objects, faults
+from cli.dev.fault_simulation import at_rest, cluster_objects, faults, migrations
 from cli.dev.fault_simulation.memory_api import OF_STORAGE
 from cli.dev.fault_simulation.plan import ENDS_S, SETTLES_S, Plan
-from cli.dev.fault_simulation.replica import DISCOVERY, SERVICES
+from cli.dev.fault_simulation.plan_migrations import ADD
+from cli.dev.fault_simulation.replica import DESCHEDULER, DISCOVERY, SERVICES
 from cli.dev.fault_simulation.substitutions import substituted
 from cli.dev.fault_simulation.volumes import USES_VOLUME
 from cli.dev.fault_simulation.waiting_at_rest import waiting
@@ -69,12 +70,18 @@ def _begin(world: World, plan: Plan) -> None:
     if any(step.do in STORAGE_STEPS or step.what == USES_VOLUME for step in plan):
         for resource in OF_STORAGE:
             world.api.install(resource)
+    moves = any(step.do == ADD for step in plan)
+    for resource in migrations.OF_MIGRATIONS * moves:
+        world.api.install(resource)
     for resource, body in cluster_objects.initial():
         world.api.create(resource, body)
     for service in SERVICES:
         world.start_replica(service, after_s=world.random.random() * 0.2)
     if any(step.do == "add-devices" for step in plan):
         world.start_replica(DISCOVERY)
+    if moves:
+        world.api.create("configmaps", migrations.config_map())
+        world.start_replica(DESCHEDULER)
     for name in world.api.objects["nodes"]:
         world.start_agent(name)
     world.loop.spawn(world.operator.process, world.operator.run())

@@ -9,6 +9,7 @@ from cli.dev.fault_simulation.gang_invariant import gang_of
 from cli.dev.fault_simulation.gangs_and_reservations import MEMBERS, OWNER, OWNER_LABEL
 from cli.dev.fault_simulation.held_capacity import KINDS, requested
 from cli.dev.fault_simulation.volumes import LOCAL, USES_VOLUME, claims_of, node_of
+from cli.dev.fault_simulation.workload_controller import owner_of
 from cli.dev.fault_simulation.world import World
 from services.scheduler.queue.retries import LONGEST_BACKOFF_S, backoff_ends_ns
 from shared.kube import resource_names
@@ -18,7 +19,8 @@ from shared.kube.pod import ENDED_PHASES
 from shared.kube.quantity import nanos
 from shared.kube.storage import SELECTED_NODE
 
-CERTAIN_KINDS = frozenset({"plain", "team-a", "team-b", "high", "guarded"})
+PLAIN = "plain"
+CERTAIN_KINDS = frozenset({PLAIN, "team-a", "team-b", "high", "guarded"})
 """Kinds of pods whose node can be found by comparing requests with what is free."""
 
 CERTAIN_RESERVATIONS = ("reserved-",)
@@ -50,7 +52,7 @@ def waiting(world: World) -> Iterator[Wait]:
         if pod["spec"].get("nodeName") or pod["metadata"].get("deletionTimestamp"):
             continue
         name = pod["metadata"]["name"]
-        kind = world.kinds.get(name)
+        kind = PLAIN if owner_of(pod) else world.kinds.get(name)
         if kind in MEMBERS:
             gangs.setdefault(gang_of(pod), []).append(pod)
         elif kind == USES_VOLUME:
@@ -155,11 +157,13 @@ def _reserved_for(world: World, pod: Body) -> str | None:
 
 
 def _free(world: World) -> _Free:
-    """Returns what is free on each node, but for those on which a pod may not use all NUMA nodes."""
+    """Returns what is free on each node, but for those that are cordoned, or on which a pod may not use all NUMA nodes."""
     pods, free = world.invariants.live_pods(), _Free()
     topologies = world.api.objects[resource_names.NODE_TOPOLOGIES]
     for name, node in world.api.objects["nodes"].items():
         if name in topologies and topologies[name]["topologyPolicies"] != ["None"]:
+            continue
+        if node["spec"].get("unschedulable"):
             continue
         there = [pod for pod in pods if pod["spec"].get("nodeName") == name]
         held = world.invariants.held.on(name)

@@ -9,7 +9,7 @@ from cli.dev.fault_simulation.api_transport import ApiTransport
 from cli.dev.fault_simulation.invariants import Invariants
 from cli.dev.fault_simulation.memory_api import LEASES, ApiServer, Body
 from cli.dev.fault_simulation.memory_bus import Broker
-from cli.dev.fault_simulation.memory_log import BEGINS_US, MemoryPostgres
+from cli.dev.fault_simulation.memory_log import BEGINS_US, MemoryPostgres, Row
 from cli.dev.fault_simulation.node_agents import NodeAgent
 from cli.dev.fault_simulation.node_cards import NodeCards
 from cli.dev.fault_simulation.operator import Operator
@@ -17,10 +17,14 @@ from cli.dev.fault_simulation.plan import FAULTS_LAST_S
 from cli.dev.fault_simulation.replica import GATEWAY, ONE_SHOT_MAX_AGE_S, Outside, Replica
 from cli.dev.fault_simulation.virtual_loop import Process, VirtualLoop
 from cli.dev.fault_simulation.volume_controller import VolumeController
+from cli.dev.fault_simulation.workload_controller import WorkloadController
 from cli.service_list import contexts
 from services.gateway.cluster_lease import log_of
 from services.gateway.effects.spend_budget_or_pause_eviction import limits_of
+from shared.events.cluster import EvictionPaused
 from shared.log.position import UNKNOWN
+
+_PAUSED = EvictionPaused.type_name()
 
 PARTITION_ROWS = 20
 MOST_VIOLATIONS = 20
@@ -59,9 +63,10 @@ class World:
             self.kept_s,
         )
         self.operator = Operator(self.broker, self.api.objects, self._known_and_live)
-        self.postgres.appended = self.invariants.appended
+        self.postgres.appended = self._appended
         self.postgres.dropped = self._check_drop
         self._volumes = VolumeController(self.api, seed + 10, lambda: self.loop.time() > FAULTS_LAST_S)
+        self._workloads = WorkloadController(self.api, seed + 11)
         self.api.changed = self._changed
         self.api.evicted = self._evicted
         self.transport.writing = self._check_lease
@@ -126,6 +131,13 @@ class World:
             self.cards[node] = cards
             self.loop.spawn(agent.process, cards.report(agent, self.invariants.cards.accepted))
 
+    def watch_evictions(self) -> None:
+        """Lets the operator release evictions that wait, from now on."""
+        operator = self.operator
+        if not operator.watches_evictions:
+            operator.watches_evictions = True
+            self.loop.spawn(operator.process, operator.watch_evictions())
+
     def crash_after(self, replica: Replica, callbacks: int) -> None:
         """Crashes a replica after so many more of its callbacks."""
         self._crashes[replica.process] = (replica, callbacks)
@@ -146,9 +158,16 @@ class World:
         connect(ApiTransport(copy, self._seed + 7))
         self.later(for_s, lambda: connect(None))
 
+    def _appended(self, context: str, rows: list[Row]) -> None:
+        """Checks a commit. An eviction that waits for budget holds room for the pod that it is for, until the operator looks."""
+        self.invariants.appended(context, rows)
+        if context == "cluster" and any(row.type == _PAUSED for row in rows):
+            self.watch_evictions()
+
     def _changed(self, resource: str, key: str, before: Body | None, after: Body | None) -> None:
         self.invariants.changed(resource, key, before, after)
         self._volumes.changed(resource, key, before, after)
+        self._workloads.changed(resource, key, before, after)
 
     def _evicted(self, key: str, uid: str) -> None:
         self.invariants.evicted(key, uid)

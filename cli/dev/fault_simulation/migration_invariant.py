@@ -1,0 +1,110 @@
+"""Invariants of moves: a pod leaves once a place is held for it elsewhere, few of a workload move at once, and no pod is
+moved twice for one cause.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from cli.dev.fault_simulation.memory_api import ApiServer, Body
+from cli.dev.fault_simulation.memory_log import Row
+from cli.dev.fault_simulation.migrations import MOST_MIGRATING
+from services.descheduler.migration.job_reservation import job_of
+from shared.events.descheduling import EvictionCaseOpened
+from shared.events.migration import MigrationArbitrated, MigrationEnded, MigrationEvictionDecided
+from shared.kube import resource_names
+
+CONTEXT = "descheduling"
+_ARBITRATED, _DECIDED, _ENDED, _OPENED = (
+    kind.type_name() for kind in (MigrationArbitrated, MigrationEvictionDecided, MigrationEnded, EvictionCaseOpened)
+)
+
+
+class _Fields(msgspec.Struct):
+    job_uid: str = ""
+    pod: str = ""
+    pod_uid: str = ""
+    node: str = ""
+    destination: str = ""
+    victims: tuple["_Victim", ...] = ()
+
+
+class _Victim(msgspec.Struct):
+    pod_uid: str = ""
+    node: str = ""
+    destination: str = ""
+    owner: str = ""
+
+
+class MigrationInvariant:
+    """The jobs of the log, and the places that the API server has shown for them."""
+
+    def __init__(self, api: ApiServer, report: Callable[[str], None]) -> None:
+        self._api = api
+        self._report = report
+        self._places: dict[str, dict[str, None]] = {}  # uid of a job -> nodes where a place was held for it
+        self._owners: dict[str, str] = {}  # `namespace/name` of a pod -> uid of its controller
+        self._running: dict[str, str] = {}  # uid of a job that passed and has not ended -> its pod
+        self._victims: dict[str, _Victim] = {}  # uid -> in its newest case
+        self._left: dict[str, dict[str, None]] = {}  # uid of a controller -> nodes that its victims have left
+        self._decided: dict[str, None] = {}  # uids of pods that jobs evict
+        self._evicted: dict[str, None] = {}  # those of them that the API server has evicted
+
+    def changed(self, resource: str, key: str, after: Body) -> None:
+        """Notes places, and the controllers of pods."""
+        if resource == "pods":
+            owners = after["metadata"].get("ownerReferences", ())
+            self._owners[key] = next((each["uid"] for each in owners), "")
+        elif resource == resource_names.RESERVATIONS and (job := job_of(after)):
+            status = after.get("status", {})
+            if status.get("phase") == "Available" and status.get("nodeName"):
+                self._places.setdefault(job, {})[status["nodeName"]] = None
+
+    def evicted(self, uid: str) -> None:
+        """Notes an eviction that the server has accepted."""
+        if uid in self._decided:
+            self._evicted[uid] = None
+
+    def appended(self, context: str, rows: list[Row]) -> None:
+        """Checks the rows of a commit."""
+        if context != CONTEXT:
+            return
+        for row in rows:
+            if row.type not in (_ARBITRATED, _DECIDED, _ENDED, _OPENED):
+                continue
+            at, fields = f"{context}/{row.seq}", msgspec.json.decode(row.data, type=_Fields)
+            if row.type == _ARBITRATED:
+                self._check_limit(at, fields)
+            elif row.type == _DECIDED:
+                self._check_place(at, fields)
+            elif row.type == _ENDED:
+                self._running.pop(fields.job_uid, None)
+            else:
+                self._check_case(at, fields)
+
+    def _check_limit(self, at: str, fields: _Fields) -> None:
+        owner = self._owners.get(fields.pod, "")  # a pod that is gone counts no more: its successor is unavailable
+        self._running[fields.job_uid] = fields.pod
+        there = set(self._running.values()) & self._api.objects["pods"].keys()
+        together = sum(self._owners.get(each, "") == owner for each in there)
+        if owner and together > MOST_MIGRATING:
+            self._report(f"{at} lets {together} pods of one workload move at once; {MOST_MIGRATING} may")
+
+    def _check_place(self, at: str, fields: _Fields) -> None:
+        self._decided[fields.pod_uid] = None
+        if (victim := self._victims.get(fields.pod_uid)) is not None and victim.owner:
+            self._left.setdefault(victim.owner, {})[victim.node] = None
+        if not fields.destination or fields.destination == fields.node:
+            self._report(f"{at} evicts {fields.pod} from {fields.node!r}, and its place is on {fields.destination!r}")
+        elif fields.destination not in self._places.get(fields.job_uid, {}):
+            self._report(f"{at} evicts {fields.pod}, and no place was held for it on {fields.destination}")
+
+    def _check_case(self, at: str, fields: _Fields) -> None:
+        for victim in fields.victims:
+            if not victim.destination or victim.destination == victim.node:
+                self._report(f"{at} moves {victim.pod_uid} from {victim.node} to {victim.destination!r}")
+            if victim.pod_uid in self._evicted:
+                self._report(f"{at} moves {victim.pod_uid} once more")
+            if victim.owner and victim.destination in self._left.get(victim.owner, {}):
+                self._report(f"{at} moves {victim.pod_uid} to {victim.destination}, which a pod of its workload left")
+            self._victims[victim.pod_uid] = victim

@@ -1,0 +1,82 @@
+"""Objects of worlds whose pods are moved: a ReplicaSet, the descheduler's configuration, and PodMigrationJobs."""
+
+import json
+from typing import Any
+
+from cli.dev.fault_simulation.cluster_objects import CONFIG_NAMESPACE, NAMESPACE, Body, pod
+from shared.kube.resource_names import MIGRATION_JOBS
+
+REPLICA_SETS = "replicasets.apps"
+OF_MIGRATIONS = (MIGRATION_JOBS, REPLICA_SETS)
+"""Resources that are served in worlds with migrations alone."""
+
+WORKLOAD = "web"
+JOB_TTL_S = 8
+MOST_MIGRATING = 1
+"""Pods of a workload that move at once."""
+
+
+def config_map() -> Body:
+    """Returns the ConfigMap of the descheduler: pods of one owner are spread, and a few jobs run at once."""
+    migration = {
+        "defaultJobTTL": f"{JOB_TTL_S}s",
+        "maxMigratingPerWorkload": MOST_MIGRATING,
+        "maxUnavailablePerWorkload": MOST_MIGRATING + 1,
+        "arbitrationArgs": {"interval": "500ms"},
+        "objectLimiters": {"workload": {"duration": "1s"}},
+    }
+    profile = {
+        "name": "koord-descheduler",
+        "plugins": {
+            "balance": {"enabled": [{"name": "RemoveDuplicates"}]},
+            "evict": {"enabled": [{"name": "MigrationController"}]},
+        },
+        "pluginConfig": [{"name": "MigrationController", "args": migration}],
+    }
+    document = {
+        "apiVersion": "descheduler/v1alpha2",
+        "kind": "DeschedulerConfiguration",
+        "deschedulingInterval": "2s",
+        "profiles": [profile],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "koord-descheduler-config", "namespace": CONFIG_NAMESPACE},
+        "data": {"koord-descheduler-config": json.dumps(document)},
+    }
+
+
+def replica_set(replicas: int) -> Body:
+    """Returns the workload."""
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": WORKLOAD, "namespace": NAMESPACE},
+        "spec": {"replicas": replicas},
+    }
+
+
+def replica(name: str, owner: Body, cores: int) -> Body:
+    """Returns a pod of the workload."""
+    body = pod(name, "plain", cores)
+    reference = {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+    }
+    return {**body, "metadata": {**body["metadata"], "ownerReferences": [reference]}}
+
+
+def migration_job(name: str, target: Body) -> Body:
+    """Returns a job that moves a pod."""
+    metadata: dict[str, Any] = target["metadata"]
+    reference = {"namespace": metadata["namespace"], "name": metadata["name"], "uid": metadata["uid"]}
+    return {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "PodMigrationJob",
+        "metadata": {"name": name},
+        "spec": {"podRef": reference, "mode": "ReservationFirst", "ttl": f"{JOB_TTL_S}s"},
+    }

@@ -1,0 +1,51 @@
+"""Draws what moves pods: a workload on nodes that fill up, jobs of clients, drains, and faults of the descheduler."""
+
+import random
+from collections.abc import Iterator
+
+from cli.dev.fault_simulation.plan_step import Step, instant
+from cli.dev.fault_simulation.replica import DESCHEDULER
+
+FAULTS_LAST_S = 15.0
+
+ADD = "add-migrations"
+
+
+def migrations(draw: random.Random) -> Iterator[Step]:
+    """Draws the moves of a world; most worlds have none."""
+    if draw.random() >= 0.15:
+        return
+    yield Step(round(draw.random() * 2, 3), ADD, number=draw.randint(3, 5))
+    for number in range(draw.choice((0, 1, 1, 2, 3))):
+        of = draw.choice(("workload", "workload", "any"))
+        yield Step(instant(draw, 2.5), "migrate-pod", f"job-{number}", of, draw.randrange(4))
+    if draw.random() < 0.4:
+        node, at_s = f"node-{draw.randrange(3)}", instant(draw, 2.5)
+        yield Step(at_s, "drain-node", node)
+        ends = draw.choice(("", "cancel-drain", "uncordon"))
+        if ends:
+            yield Step(instant(draw, at_s), ends, node)
+    if draw.random() < 0.2:
+        yield Step(instant(draw, 3.0), "delete-place")
+    if draw.random() < 0.2:
+        yield Step(instant(draw, 3.0), "delete-job")
+    if draw.random() < 0.2:
+        yield Step(0.0, "start-standby", DESCHEDULER)
+    if draw.random() < 0.25:
+        yield Step(round(draw.random() * 3, 3), "retain", DESCHEDULER, rate=round(1.5 + draw.random() * 4, 1))
+    for _ in range(draw.choice((0, 0, 1, 1, 2))):
+        yield _fault(draw)
+
+
+def _fault(draw: random.Random) -> Step:
+    at_s = instant(draw, 0.2)
+    for_s = round(0.2 + draw.random() ** 3 * (FAULTS_LAST_S - at_s), 3)
+    kinds = (
+        Step(at_s, "crash", DESCHEDULER, number=draw.randint(0, 60)),
+        Step(at_s, "crash", DESCHEDULER, number=draw.randint(0, 60)),
+        Step(at_s, "stop", DESCHEDULER, for_s=for_s),
+        Step(at_s, "jump-clock", DESCHEDULER, number=draw.randint(-600, 600), for_s=for_s),
+        Step(at_s, "cut-log", DESCHEDULER, for_s=for_s),
+        Step(at_s, "cut-bus", DESCHEDULER, draw.choice(("both", "deaf", "mute")), for_s=for_s),
+    )
+    return draw.choice(kinds)

@@ -1,0 +1,48 @@
+"""Faults of moves: pods leave without a place, too many at once, and what is desired of jobs is forgotten."""
+
+from contextlib import AbstractContextManager
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+
+from services.descheduler.migration import job_progress, job_reservation, job_steps
+from services.descheduler.migration.eviction_step import evict
+from services.descheduler.migration.migration_limits import MigrationLimits
+from tests.simulation.gang_and_reservation_mutations import both
+
+
+def pods_leave_before_their_place_is_held() -> AbstractContextManager[Any]:
+    """A job evicts its pod as soon as its Reservation is there, before the scheduler has found a node for it."""
+    use = job_steps._use
+
+    def hasty(step: Any, progress: Any, pod: Any, reservation: Any) -> None:
+        if evict(step.state, step.args, step.limits, progress, pod, reservation.status.node_name, step.now_ns):
+            use(step, progress, pod, reservation)
+
+    return patch.object(job_steps, "_use", hasty)
+
+
+def places_are_held_on_any_node() -> AbstractContextManager[Any]:
+    """The place of a pod's successor may be held on the node that the pod leaves, and is used there."""
+    placed, is_placed = job_reservation._placed, job_steps._is_placed
+    anywhere = patch.object(job_reservation, "_placed", lambda template, *_: placed(template, "", ""))
+    used = patch.object(job_steps, "_is_placed", lambda progress, _, found: is_placed(progress, None, found))
+    return both(anywhere, used)
+
+
+def limits_of_workloads_are_ignored() -> AbstractContextManager[Any]:
+    return patch.object(MigrationLimits, "per_workload", lambda *_: "")
+
+
+def statuses_of_jobs_are_not_carried_forward() -> AbstractContextManager[Any]:
+    """What the descheduler folds of its own statuses differs from what it reads of them, so that none seems the newest."""
+    return patch.object(job_progress, "json_value", msgspec.to_builtins)
+
+
+MIGRATION_MUTATIONS = (
+    pods_leave_before_their_place_is_held,
+    places_are_held_on_any_node,
+    limits_of_workloads_are_ignored,
+    statuses_of_jobs_are_not_carried_forward,
+)
