@@ -39,7 +39,7 @@ def pods_are_bound_before_their_volumes() -> AbstractContextManager[Any]:
 
 def volumes_are_given_to_their_claims_for_ever() -> AbstractContextManager[Any]:
     """A volume that Kubernetes, or a person, frees is written again."""
-    return patch.object(intents_and_outcomes_index, "_WRITTEN_ONCE", frozenset())
+    return patch.object(intents_and_outcomes_index, "is_written_once", lambda _: False)
 
 
 def cpus_of_reservations_are_given_twice() -> AbstractContextManager[Any]:

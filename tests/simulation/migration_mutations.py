@@ -36,7 +36,7 @@ def limits_of_workloads_are_ignored() -> AbstractContextManager[Any]:
 
 
 def statuses_of_jobs_are_not_carried_forward() -> AbstractContextManager[Any]:
-    """What the descheduler folds of its own statuses differs from what it reads of them, so that none seems the newest."""
+    """A status that was just decided differs from the same one as it is read from the log, and none seems the newest."""
     return patch.object(job_progress, "json_value", msgspec.to_builtins)
 
 

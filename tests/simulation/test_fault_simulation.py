@@ -32,7 +32,7 @@ FINDS_IT = {
     "cpus_of_reservations_are_given_twice": 22,
     "pods_beside_those_taken_over_do_not_count": 24,
     "unhealthy_cards_take_pods": 40,
-    "shares_of_cards_are_given_twice": 2,
+    "shares_of_cards_are_given_twice": 0,
     "missing_cards_stay": 16,
     "failing_cards_wait_for_their_turn": 48,
     "given_up_for_good": 11,

@@ -146,7 +146,7 @@ def _waits_for_budget(world: World) -> frozenset[str]:
 
 def _has_left(world: World, cause: str) -> bool:
     """Reports whether an eviction has left the log: behind a newer one of its pod, whose outcome is that of both, or from
-    a context that may not request any, and carries none forward. No gateway that begins after a long outage can read it.
+    a context that may not request any, and carries none on. No gateway that begins after a long outage can read it.
     """
     name, _, seq = cause.partition("/")
     if cause not in world.invariants.repeated and name in EVICTING:

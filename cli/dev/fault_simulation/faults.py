@@ -17,12 +17,9 @@ from cli.dev.fault_simulation.replica import Replica
 from cli.dev.fault_simulation.virtual_loop import Process
 from cli.dev.fault_simulation.world import World
 from shared.events import Draft
-from shared.events.cluster import ClusterIdentified
 from shared.events.intents import EvictionRequested
 
 DELAY_S = 1.5
-
-IDENTIFIED = ClusterIdentified.type_name()
 
 
 def carry_out(world: World, step: Step) -> None:
@@ -191,7 +188,7 @@ def _api(world: World, step: Step) -> None:
 
 def _wrong_cluster(world: World, step: Step) -> None:
     """Takes the kubeconfig of a copy, unless the log is not that of the right cluster yet: the first one counts."""
-    if IDENTIFIED in {row.type for row in world.postgres.contexts["cluster"].rows}:
+    if world.postgres.contexts["cluster"].head.seq > 1:
         world.connect_to_a_copy(step.for_s)
 
 
