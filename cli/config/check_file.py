@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from shared.domain.all_faults import Fault
+from shared.domain.all_faults import MOST, Fault
 from shared.errors import KoordError
 from shared.yaml_fault import yaml_fault
 
@@ -147,7 +147,9 @@ def _config_in(name: str, texts: Mapping[str, str]) -> str:
 def _document(what: str, config: str, text: str) -> list[CheckedLine]:
     faults_of, notes_of = _readers(config)
     if faults := faults_of(text):
-        return [CheckedLine(FAULT, what, 0, fault.path, fault.reason) for fault in faults]
+        found = [CheckedLine(FAULT, what, 0, fault.path, fault.reason) for fault in faults]
+        more = [CheckedLine(NOTE, what, 0, "", f"these are the first {MOST} faults; there may be more")]
+        return [*found, *(more if len(faults) == MOST else ())]
     return [CheckedLine(NOTE, what, 0, "", note) for note in notes_of(text)]
 
 

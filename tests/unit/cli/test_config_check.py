@@ -129,3 +129,11 @@ def test_a_key_that_is_not_read_is_named(tmp_path: Path) -> None:
     code, output = checked(tmp_path, text)
     assert code == 1
     assert "the service reads the key koord-descheduler-config, and there is a, my-descheduler-config" in output
+
+
+def test_a_configuration_with_many_faults_names_ten_and_that_there_may_be_more(tmp_path: Path) -> None:
+    text = DESCHEDULER % 50 + "".join(f"  - {{name: p{number}, nodeSelector: 3}}\n" for number in range(12))
+    code, output = checked(tmp_path, text)
+    assert code == 1
+    assert output.count("FILE: fault") == 10
+    assert "note: DeschedulerConfiguration: these are the first 10 faults; there may be more" in output
