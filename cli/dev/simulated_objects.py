@@ -20,14 +20,19 @@ from shared.errors import KoordError
 from shared.yaml_fault import yaml_fault
 
 EXISTS = "AlreadyExists"
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", type=_FILE, required=False)
+@click.option("-f", "--filename", type=_FILE, hidden=True, help="The same as FILE, as kubectl has it.")
 @folder_option
-def apply(*, file: Path, folder: Path) -> None:
+def apply(*, file: Path | None, filename: Path | None, folder: Path) -> None:
     """Create the objects of a YAML FILE on the simulated cluster, or change those that exist."""
-    bodies = list(_objects(file))
+    chosen = file or filename
+    if chosen is None:
+        raise click.UsageError("Missing argument 'FILE'.")
+    bodies = list(_objects(chosen))
 
     async def send(api: SimulatedApi) -> None:
         for body in bodies:
