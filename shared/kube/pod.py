@@ -234,29 +234,81 @@ class PodCondition(KubeStruct, frozen=True):
     last_transition_time: str | None = None
 
 
+class WaitingReason(KubeStruct, frozen=True):
+    """Why a container waits: read from the API only, and kept as `ContainerState.waiting`."""
+
+    reason: str = ""
+
+
+class TerminationResult(KubeStruct, frozen=True):
+    """How a container ended: read from the API only, and kept as `ContainerState.terminated` and `.exit_code`."""
+
+    reason: str = ""
+    exit_code: int = 0
+
+
+class ApiContainerState(KubeStruct, frozen=True):
+    """The `state` of a container status: read from the API only."""
+
+    waiting: WaitingReason | None = None
+    terminated: TerminationResult | None = None
+
+
 class ContainerStatus(KubeStruct, frozen=True):
     """The resources of a running container where they differ from its spec's requests, during a resize.
 
     Attributes:
         resources: the actual resources.
         allocated_resources: the resources that the node has allocated.
+        restart_count, state: read from the API only, and kept as `PodStatus.container_states`.
     """
 
     name: str = ""
     resources: ResourceRequirements | None = None
     allocated_resources: Quantities | None = None
+    restart_count: int = 0
+    state: ApiContainerState | None = None
+
+
+INIT, EPHEMERAL = "init", "ephemeral"
+
+
+class ContainerState(KubeStruct, frozen=True):
+    """A container that waits, has ended, or has been restarted. Running ones that never were are not kept.
+
+    Attributes:
+        kind: empty for an ordinary container, else `INIT` or `EPHEMERAL`.
+        waiting, terminated: the reason, as the kubelet or the runtime names it; empty in another state.
+        exit_code: of a container that has ended; None in another state.
+    """
+
+    name: str = ""
+    kind: str = ""
+    restart_count: int = 0
+    waiting: str = ""
+    terminated: str = ""
+    exit_code: int | None = None
 
 
 class PodStatus(KubeStruct, frozen=True):
-    """The kept part of a pod's status."""
+    """The kept part of a pod's status.
+
+    Attributes:
+        reason: why the pod is in its phase, as `Evicted`.
+        container_states: states and restarts of containers in a short form. The API has no such field.
+        ephemeral_container_statuses: read from the API only, and kept as `container_states`.
+    """
 
     phase: str = ""
+    reason: str = ""
     qos_class: str = ""
     nominated_node_name: str = ""
     start_time: str | None = None
     conditions: tuple[PodCondition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
+    ephemeral_container_statuses: tuple[ContainerStatus, ...] = ()
+    container_states: tuple[ContainerState, ...] = ()
 
 
 class Pod(KubeStruct, frozen=True):

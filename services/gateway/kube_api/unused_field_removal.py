@@ -3,7 +3,8 @@ event.
 
 Dropped from all objects: managedFields, resourceVersion, generation, and annotations of domains that no scheduler reads
 (`kubectl.kubernetes.io/last-applied-configuration` above all). From nodes: heartbeats. From pods: environment,
-commands, probes and their times, and volumes that restrict no placement. The token volume has a random name in each
+commands, probes and their times, container statuses but for states, restarts and resizes, and volumes that restrict no
+placement. The token volume has a random name in each
 pod; without it the pods of one template have equal specs, apart from `nodeName`.
 
 Most of this follows from the types of decoding.py: a field that they do not name is not decoded.
@@ -16,9 +17,10 @@ import msgspec
 from services.gateway.kube_api.decoding import ApiMetadata, ApiNode, ApiNodeMetric, ApiObject, ApiPod, KeptObject
 from services.gateway.kube_api.resources import Resource
 from shared.kube.kept_annotations import keeps
+from shared.kube.kept_pod_status import kept_status
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeMetric
-from shared.kube.pod import Container, ContainerStatus, Pod, PodSpec, PodStatus, ResourceRequirements
+from shared.kube.pod import Container, Pod, PodSpec
 
 _DROPPED_METADATA = ("managedFields", "resourceVersion", "generation", "selfLink")
 _NAMING = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp")
@@ -43,7 +45,7 @@ def keep_fields(resource: Resource, found: ApiObject) -> ObservedObject:
     """Returns the object with only the kept fields."""
     if isinstance(found, ApiPod):
         pod = Pod(
-            metadata=_metadata(found.metadata), spec=_pod_spec(found.spec), status=_pod_status(found.spec, found.status)
+            metadata=_metadata(found.metadata), spec=_pod_spec(found.spec), status=kept_status(found.spec, found.status)
         )
         return ObservedObject(pod.metadata.key, pod.metadata.uid, found.metadata.resource_version, pod)
     if isinstance(found, ApiNode):
@@ -81,30 +83,6 @@ def _pod_spec(spec: PodSpec) -> PodSpec:
     if any(container.ports for container in spec.init_containers):
         changes["init_containers"] = tuple(map(_container, spec.init_containers))
     return msgspec.structs.replace(spec, **changes) if changes else spec
-
-
-def _pod_status(spec: PodSpec, status: PodStatus) -> PodStatus:
-    """Returns the status with only those container statuses whose resources differ from the spec's requests."""
-    if not status.container_statuses and not status.init_container_statuses:
-        return status
-    return msgspec.structs.replace(
-        status,
-        container_statuses=_resizing(spec.containers, status.container_statuses),
-        init_container_statuses=_resizing(spec.init_containers, status.init_container_statuses),
-    )
-
-
-def _resizing(containers: tuple[Container, ...], statuses: tuple[ContainerStatus, ...]) -> tuple[ContainerStatus, ...]:
-    requested = {c.name: (c.resources.requests if c.resources else None) or {} for c in containers}
-    return tuple(
-        msgspec.structs.replace(status, resources=ResourceRequirements(requests=status.resources.requests))
-        for status in statuses
-        if status.resources is not None
-        and any(
-            actual is not None and actual != requested.get(status.name)
-            for actual in (status.resources.requests, status.allocated_resources)
-        )
-    )
 
 
 def _container(container: Container) -> Container:

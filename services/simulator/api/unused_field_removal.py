@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from services.simulator.state import Object
 from shared.kube.kept_annotations import keeps
+from shared.kube.kept_pod_status import kept_status
 from shared.kube.meta import Metadata
 from shared.kube.pod import Container, Pod, PodSpec
 
@@ -17,11 +18,14 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def without_unused_fields(whole: Object) -> Object:
-    """Removes foreign annotations, volumes without a claim, and ports that are not host ports."""
+    """Removes foreign annotations, volumes without a claim, ports that are not host ports, and container statuses."""
     if isinstance(whole, dict):
         return _plain(whole)
-    if isinstance(whole, Pod) and _has_more(whole.spec):
-        whole = replace(whole, spec=_spec(whole.spec))
+    if isinstance(whole, Pod):
+        spec = _spec(whole.spec) if _has_more(whole.spec) else whole.spec
+        status = kept_status(whole.spec, whole.status)
+        if spec is not whole.spec or status is not whole.status:
+            whole = replace(whole, spec=spec, status=status)
     annotations = whole.metadata.annotations
     if annotations is None or all(map(keeps, annotations)):
         return whole

@@ -28,7 +28,10 @@ def test_pods_of_one_template_have_equal_specs_apart_from_the_node() -> None:
         lambda pod: pod["metadata"]["managedFields"].append({"manager": "kubelet"}),
         lambda pod: pod["metadata"]["annotations"].update({"cni.projectcalico.org/podIP": "10.0.0.8/32"}),
         lambda pod: pod["spec"]["containers"][0].update(env=[]),
-        lambda pod: pod["status"].update(podIP="10.0.0.8", containerStatuses=[{"name": "main", "restartCount": 3}]),
+        lambda pod: pod["status"].update(podIP="10.0.0.8", containerStatuses=[{"name": "main", "ready": True}]),
+        lambda pod: pod["status"].update(
+            containerStatuses=[{"name": "main", "state": {"running": {"startedAt": "x"}}}]
+        ),
     ],
 )
 def test_a_change_of_a_dropped_field_keeps_the_digest(change: Any) -> None:
@@ -101,6 +104,55 @@ def test_actual_resources_of_a_container_are_kept_only_while_they_differ_from_it
     status["allocatedResources"] = requested | {"cpu": "9"}
     (kept,) = gateway_objects.kept("pods", body).status.container_statuses
     assert kept.allocated_resources == requested | {"cpu": "9"}
+
+
+def test_states_and_restarts_of_containers_are_kept_in_a_short_form() -> None:
+    body = gateway_objects.pod(
+        status={
+            "phase": "Failed",
+            "reason": "Evicted",
+            "containerStatuses": [
+                {"name": "runs", "state": {"running": {"startedAt": "2026-05-01T20:00:00Z"}}},
+                {"name": "restarted", "restartCount": 3, "state": {"running": {}}},
+                {
+                    "name": "waits",
+                    "restartCount": 7,
+                    "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "m"}},
+                },
+            ],
+            "initContainerStatuses": [
+                {"name": "first", "state": {"terminated": {"reason": "Completed", "exitCode": 0, "containerID": "c"}}}
+            ],
+            "ephemeralContainerStatuses": [
+                {"name": "debug", "state": {"terminated": {"reason": "OOMKilled", "exitCode": 137}}}
+            ],
+        }
+    )
+    status = msgspec.to_builtins(gateway_objects.kept("pods", body).status)
+    assert status == {
+        "phase": "Failed",
+        "reason": "Evicted",
+        "qosClass": "Burstable",
+        "containerStates": (
+            {"name": "restarted", "restartCount": 3},
+            {"name": "waits", "restartCount": 7, "waiting": "CrashLoopBackOff"},
+            {"name": "first", "kind": "init", "terminated": "Completed", "exitCode": 0},
+            {"name": "debug", "kind": "ephemeral", "terminated": "OOMKilled", "exitCode": 137},
+        ),
+    }
+
+
+def test_a_container_that_resizes_keeps_its_resources_alone() -> None:
+    body = gateway_objects.pod()
+    status = {
+        "name": "main",
+        "restartCount": 1,
+        "state": {"waiting": {"reason": "x"}},
+        "allocatedResources": {"cpu": "9"},
+    }
+    body["status"]["containerStatuses"] = [status | {"resources": {"requests": {"cpu": "500m", "memory": "512Mi"}}}]
+    (kept,) = gateway_objects.kept("pods", body).status.container_statuses
+    assert (kept.restart_count, kept.state) == (0, None)
 
 
 def test_only_selector_replicas_and_owner_of_a_workload_are_kept() -> None:
