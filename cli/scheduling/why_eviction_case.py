@@ -20,6 +20,7 @@ class ExplainedVictim(msgspec.Struct, frozen=True):
     Attributes:
         state: of its move: `moved`, `stayed`, or the phase of its job.
         why: what holds it up, or why it stayed; empty for neither.
+        ended: it never runs again, and is removed.
     """
 
     pod: str
@@ -29,6 +30,7 @@ class ExplainedVictim(msgspec.Struct, frozen=True):
     job: str
     state: str
     why: str
+    ended: bool = False
 
 
 class ExplainedCase(msgspec.Struct, frozen=True):
@@ -105,7 +107,10 @@ def case_lines(found: ExplainedCase) -> Iterator[str]:
         yield f"  cause     {cause}"
     for each in found.victims:
         state = f"{each.state}: {each.why}" if each.why else each.state
-        yield f"  victim    {each.pod} leaves {each.node} for {each.destination or 'no known node'} ({state})"
+        if each.ended:
+            yield f"  victim    {each.pod}, which has ended, is removed from {each.node} ({state})"
+        else:
+            yield f"  victim    {each.pod} leaves {each.node} for {each.destination or 'no known node'} ({state})"
     for line in found.gain:
         yield f"  gain      {line}"
     for name, left in found.budget.items():
@@ -133,7 +138,9 @@ async def _victim(log: LogReader, victim: Victim, closed: EvictionCaseClosed | N
             event = record.event
             if isinstance(event, EvictionPaused | EvictionRejected | EvictionFailed):
                 why = event.reason
-    return ExplainedVictim(victim.pod, victim.node, victim.destination, victim.reason, victim.job, state, why)
+    return ExplainedVictim(
+        victim.pod, victim.node, victim.destination, victim.reason, victim.job, state, why, victim.ended
+    )
 
 
 async def _records(log: LogReader, codec: Codec, context: str, key: str) -> AsyncIterator[RecordedEvent]:

@@ -3,13 +3,13 @@
 Source: spec/api.md 4.3, 4.4; Kubernetes' component-base configuration.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
 import msgspec
 import yaml
 
-from shared.closest_name import with_closest_field
+from shared.closest_name import did_you_mean, with_closest_field
 from shared.domain.all_faults import Fault, all_faults
 from shared.domain.node_selection import problem_of
 from shared.errors import KoordError
@@ -66,6 +66,17 @@ class ClientConnection(Strict):
     content_type: str | None = None
     qps: float | None = None
     burst: int | None = None
+
+
+def check_one_of(value: str, known: Collection[str], path: str) -> None:
+    """Checks a name.
+
+    Raises:
+        BadConfig: it is none of the known ones; the reason suggests the closest, or lists all.
+    """
+    if value not in known:
+        others = did_you_mean(value, known) or f"; there are {', '.join(known)}"
+        raise BadConfig(path, f"{value!r}{others}")
 
 
 def plain_document(text: str, kind: str) -> dict[str, Any]:

@@ -75,6 +75,7 @@ class Victim(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
             configuration allows moves without one.
         job: name of its PodMigrationJob; empty in a dry run.
         usage: measured.
+        ended: it never runs again, so that it is removed and needs no destination.
     """
 
     pod: str
@@ -85,6 +86,7 @@ class Victim(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     destination: str = ""
     job: str = ""
     usage: dict[str, int] = msgspec.field(default_factory=dict)
+    ended: bool = False
 
 
 class PassedOver(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

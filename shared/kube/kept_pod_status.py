@@ -1,4 +1,4 @@
-"""The part of a pod's status that events keep of its containers: resources while they differ from the requests, and states.
+"""The part of a pod's status that events keep of its containers: states, and resources that differ from the requests.
 
 The full statuses change with every probe and hold identifiers that no decision reads.
 """

@@ -318,6 +318,11 @@ class Pod(KubeStruct, frozen=True):
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
+    @property
+    def has_ended(self) -> bool:
+        """The pod never runs again."""
+        return self.status.phase in ENDED_PHASES
+
     def condition(self, type_: str) -> PodCondition | None:
         """Returns the condition of that type, if the pod has one."""
         return next((condition for condition in self.status.conditions if condition.type == type_), None)

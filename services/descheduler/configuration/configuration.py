@@ -10,7 +10,7 @@ class Profile(NamedTuple):
     """A profile.
 
     Attributes:
-        sets: kind -> names of the plugins enabled, in order; plugins that this release lacks are left out.
+        sets: kind -> names of the plugins enabled, in order; without a plugin in `evict` all cases are dry runs.
         args: plugin -> its arguments, as its reader returned them; of every enabled plugin.
         node_selector: of the nodes that its plugins see; None for all.
     """

@@ -23,13 +23,13 @@ class PluginKind(NamedTuple):
 
     Attributes:
         kinds: the sets that it can be enabled in.
-        read_args: reads its arguments; None: this release does not have the plugin, and passes over it.
+        read_args: reads its arguments. What it returns may have `notes`: what of them has no effect, as text.
         run: of a plugin of `deschedule` or `balance`: chooses pods (`framework.cycle_context.Plugin`).
         new_filter: of a plugin of `filter`: (State, arguments, now) -> `framework.cycle_context.Filter`.
     """
 
     kinds: tuple[str, ...]
-    read_args: ReadArgs | None = None
+    read_args: ReadArgs
     run: Callable[[Any], Any] | None = None
     new_filter: Callable[[Any, Any, int], Any] | None = None
 

@@ -92,13 +92,16 @@ def _profile(document: ProfileDocument, name: str, path: str, notes: list[str]) 
     args: dict[str, Any] = {}
     for plugin in dict.fromkeys((*configs, *enabled)):
         where, plain = configs.get(plugin, (f"{path}.plugins", {}))
-        read_args = REGISTRY[plugin].read_args
-        if read_args is not None:
-            args[plugin] = read_args(plain, where)
-        elif plugin in enabled:
-            notes.append(f"profile {name}: plugin {plugin} is not part of this release and is passed over")
-    there = {kind: tuple(each for each in plugins if each in args) for kind, plugins in sets.items()}
-    return Profile(name, there, {plugin: args[plugin] for plugin in enabled if plugin in args}, document.node_selector)
+        args[plugin] = REGISTRY[plugin].read_args(plain, where)
+        if plugin in enabled:
+            notes += [f"profile {name}: {plugin}: {note}" for note in getattr(args[plugin], "notes", ())]
+    if MIGRATION_CONTROLLER not in sets[EVICT]:
+        notes.append(
+            f"profile {name}: {sets[EVICT][0]} holds no places and moves no pods here; its cases are dry runs. "
+            f"Enable {MIGRATION_CONTROLLER} in the set {EVICT}, and plugins that protect pods in the set {FILTER}"
+        )
+        sets[EVICT] = ()
+    return Profile(name, sets, {plugin: args[plugin] for plugin in enabled}, document.node_selector)
 
 
 def _enabled(kind: str, given: PluginSet | None, path: str) -> tuple[str, ...]:

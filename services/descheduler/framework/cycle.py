@@ -7,10 +7,11 @@ Source: spec/descheduler.md 1.3 to 1.6.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from services.descheduler.configuration.configuration import Configuration, Profile
-from services.descheduler.configuration.plugin_kinds import BALANCE, DESCHEDULE, FILTER
+from services.descheduler.configuration.plugin_kinds import BALANCE, DESCHEDULE, EVICT, FILTER
 from services.descheduler.framework.case_steps import step_drafts
 from services.descheduler.framework.cycle_context import (
     MOST_PASSED_OVER,
@@ -39,6 +40,12 @@ from shared.events.descheduling import (
     Victim,
 )
 from shared.kube.node import Node
+
+MEASURED_SCOPES = ("node", "prod")
+"""Scopes of causes whose resource is measured, so that the benefit can be, too."""
+
+MOST_EXCLUDED = 100
+"""Nodes that a question to the scheduler excludes for one pod, besides the sources."""
 
 FEWEST_NODES = 2
 """With fewer nodes there is no other place for a pod, and a cycle does nothing."""
@@ -101,10 +108,10 @@ def plan_cycle(
                 except Exception as error:  # noqa: BLE001  whatever it is, the other plugins go on
                     faults[f"{profile.name}/{plugin}"] = repr(error)
                     continue
-                dry = configuration.dry_run
+                dry = configuration.dry_run or not profile.sets[EVICT]
                 cases.append(case._replace(dry_run=dry or case.dry_run))
                 taken.update(dict.fromkeys(each.pod.pod.metadata.uid for each in case.chosen))
-    moves = _moves(cases, loops)
+    moves = _moves(cases, loops, [node.name for node in nodes])
     return CyclePlan(number, len(nodes), tuple(cases), moves, limits, faults)
 
 
@@ -145,7 +152,7 @@ def _run(
     evictor = CycleEvictor(filters, limits, usage)
     kind, args = REGISTRY[plugin], profile.args[plugin]
     assert kind.run is not None, "only plugins that this release has are enabled"
-    context = CycleContext(of, args, nodes, state.detectors.get(of), evictor, now_ns)
+    context = CycleContext(of, args, nodes, state.detectors.get(of), evictor, now_ns, state.cluster)
     findings: Findings = kind.run(context)
     return PlannedCase(
         profile.name,
@@ -158,15 +165,24 @@ def _run(
     )
 
 
-def _moves(cases: Sequence[PlannedCase], loops: NoLoops) -> tuple[Move, ...]:
-    """Returns the question to the scheduler: all chosen pods in order, without the nodes that are what is wrong."""
+def _moves(cases: Sequence[PlannedCase], loops: NoLoops, nodes: Sequence[str]) -> tuple[Move, ...]:
+    """Returns the question to the scheduler: all chosen pods in order, without the nodes that are what is wrong. Pods that
+    have ended need no other node.
+    """
     sources = sorted({name for case in cases for name in case.findings.sources})
-    moves = [
-        Move(each.pod.pod.metadata.uid, tuple(sorted({*sources, *loops.left_by(each.pod)})))
-        for case in cases
-        for each in case.chosen
-    ]
-    return tuple(moves[:MOST_MOVES])
+    running = (each for case in cases for each in case.chosen if not each.pod.pod.has_ended)
+    return tuple(
+        Move(each.pod.pod.metadata.uid, tuple(sorted({*sources, *_not_allowed(each, nodes), *loops.left_by(each.pod)})))
+        for each in islice(running, MOST_MOVES)
+    )
+
+
+def _not_allowed(chosen: Chosen, nodes: Sequence[str]) -> list[str]:
+    """Returns the nodes that are no destination of a pod; none where they are many, and its destination is checked alone."""
+    if chosen.allowed is None:
+        return []
+    found = list(islice((name for name in nodes if name not in chosen.allowed), MOST_EXCLUDED + 1))
+    return found if len(found) <= MOST_EXCLUDED else []
 
 
 def decide_cycle(
@@ -207,13 +223,13 @@ def _opened(
     if sum(each.plugin == case.plugin and bool(each.chosen) for each in plan.cases) > 1:
         name = f"{case.profile}-{name}"
     victims, passed_over = [], list(case.passed_over)
+    refusals = _refusals(case.chosen, answer, settings)
     for number, chosen in enumerate(case.chosen):
         pod = chosen.pod.pod
-        destination = answer.nodes.get(pod.metadata.uid, "")
-        if not destination and not settings.without_destination:
-            why = answer.refused.get(pod.metadata.uid) or answer.fault or "the scheduler was not asked about it"
-            passed_over.append(PassedOver(pod=chosen.pod.key, node=chosen.node, why=f"no destination: {why}"))
+        if why := refusals.get(pod.metadata.uid):
+            passed_over.append(PassedOver(pod=chosen.pod.key, node=chosen.node, why=why))
             continue
+        destination = answer.nodes.get(pod.metadata.uid, "")
         owner = pod.metadata.controller
         job = "" if case.dry_run else job_name(name, number, pod.metadata.uid)
         victims.append(
@@ -226,6 +242,7 @@ def _opened(
                 destination,
                 job,
                 dict(chosen.usage),
+                pod.has_ended,
             )
         )
     return EvictionCaseOpened(
@@ -244,8 +261,29 @@ def _opened(
     )
 
 
+def _refusals(pods: Sequence[Chosen], answer: DestinationsResponse, settings: DecisionSettings) -> dict[str, str]:
+    """Returns uid -> why a chosen pod stays, since it, or one of its group, has no destination."""
+    found: dict[str, str] = {}
+    groups: dict[str, str] = {}
+    for chosen in pods:
+        metadata = chosen.pod.pod.metadata
+        destination = answer.nodes.get(metadata.uid, "")
+        if destination and chosen.allowed is not None and destination not in chosen.allowed:
+            found[metadata.uid] = f"the scheduler would place it on {destination}, where it violates the same"
+        elif not (destination or chosen.pod.pod.has_ended or settings.without_destination):
+            why = answer.refused.get(metadata.uid) or answer.fault or "the scheduler was not asked about it"
+            found[metadata.uid] = f"no destination: {why}"
+        if chosen.group and metadata.uid in found:
+            groups.setdefault(chosen.group, chosen.pod.key)
+    for chosen in pods:
+        if chosen.group in groups:
+            why = f"it leaves with {groups[chosen.group]} or not at all, which has no destination"
+            found.setdefault(chosen.pod.pod.metadata.uid, why)
+    return found
+
+
 def expected_gain(causes: Sequence[Cause], victims: Sequence[Victim]) -> tuple[Expected, ...]:
-    """Returns what each cause amounts to without the measured usage of the victims that leave its node."""
+    """Returns what each cause that is about measured usage amounts to without that of the victims that leave its node."""
     return tuple(
         Expected(
             cause.node,
@@ -255,4 +293,5 @@ def expected_gain(causes: Sequence[Cause], victims: Sequence[Victim]) -> tuple[E
             cause.limit,
         )
         for cause in causes
+        if cause.scope in MEASURED_SCOPES
     )

@@ -3,11 +3,13 @@
 Source: spec/descheduler.md 1.2, 1.5, 1.6.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from services.descheduler.framework.eviction_limits import EvictionLimits
 from services.descheduler.load_aware.measured_node import Amounts, MeasuredNode, PodOnNode
+from services.descheduler.state.measured_nodes import pod_on_node
+from services.descheduler.state.observed_cluster import ObservedCluster
 from shared.events import Event
 from shared.events.descheduling import Cause, PassedOver
 
@@ -23,12 +25,16 @@ class Chosen(NamedTuple):
 
     Attributes:
         usage: measured; empty without a report about it.
+        allowed: nodes of which its destination is one; None: any node.
+        group: pods of the same plugin and group leave only if each of them has a destination; empty: it leaves alone.
     """
 
     pod: PodOnNode
     node: str
     reason: str
     usage: Amounts
+    allowed: Container[str] | None = None
+    group: str = ""
 
 
 class Findings(NamedTuple):
@@ -85,8 +91,14 @@ class CycleEvictor:
             self._reasons[uid] = why
         return self._reasons[uid]
 
-    def evict(self, pod: PodOnNode, node: str, reason: str) -> bool:
-        """Chooses a pod; reports whether the limits of the cycle allow it. A pod is chosen once."""
+    def evict(
+        self, pod: PodOnNode, node: str, reason: str, allowed: Container[str] | None = None, group: str = ""
+    ) -> bool:
+        """Chooses a pod; reports whether the limits of the cycle allow it. A pod is chosen once.
+
+        Args:
+            allowed, group: see `Chosen`.
+        """
         namespace = pod.pod.metadata.namespace
         if pod.pod.metadata.uid in self._taken:
             return False
@@ -95,7 +107,7 @@ class CycleEvictor:
             return False
         self._limits.count(node, namespace)
         self._taken[pod.pod.metadata.uid] = None
-        self.chosen.append(Chosen(pod, node, reason, self._usage.get(node, {}).get(pod.key, {})))
+        self.chosen.append(Chosen(pod, node, reason, self._usage.get(node, {}).get(pod.key, {}), allowed, group))
         return True
 
     def is_exhausted(self) -> bool:
@@ -117,6 +129,7 @@ class CycleContext(NamedTuple):
         nodes: those that the configuration and the profile select, ready ones, sorted by name.
         records: what the State keeps for it.
         evictor: takes the pods that it chooses.
+        cluster: all that is observed, for what `nodes` do not show: pods that have ended, and namespaces.
     """
 
     of: str
@@ -125,6 +138,11 @@ class CycleContext(NamedTuple):
     records: Any
     evictor: CycleEvictor
     now_ns: int
+    cluster: ObservedCluster
+
+    def ended_on(self, node: str) -> list[PodOnNode]:
+        """Returns the pods on a node that have ended, by namespace and name."""
+        return [pod_on_node(pod) for pod in self.cluster.pods.ended_on(node)]
 
 
 class Plugin(Protocol):

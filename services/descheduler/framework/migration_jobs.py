@@ -10,7 +10,9 @@ from uuid import NAMESPACE_URL, uuid5
 from services.descheduler.configuration.configuration import Configuration
 from services.descheduler.configuration.plugin_kinds import MIGRATION_CONTROLLER
 from services.descheduler.migration.pod_migration_job import (
+    CASE,
     DESTINATION,
+    EVICT_DIRECTLY,
     EVICT_REASON,
     EVICT_TRIGGER,
     RESERVATION_FIRST,
@@ -22,8 +24,6 @@ from shared.kube.instants import SECOND, duration_text
 from shared.kube.resource_names import MIGRATION_JOBS
 
 DEFAULT_TTL_NS = 300 * SECOND
-CASE = "descheduler.koordstream/case"
-"""Annotation of a job with the case that it belongs to."""
 
 
 def job_name(case: str, number: int, pod_uid: str) -> str:
@@ -35,7 +35,7 @@ def jobs_of(case: EvictionCaseOpened, victims: Iterable[Victim], mode: str, ttl_
     """Returns the intents that make the jobs of victims of a case, in their order.
 
     Args:
-        mode: `ReservationFirst` or `EvictDirectly`.
+        mode: `ReservationFirst` or `EvictDirectly`; a pod that has ended needs no place, and is evicted directly.
         ttl_ns: 0 for no time-out.
     """
     return [
@@ -51,7 +51,7 @@ def _body(case: EvictionCaseOpened, victim: Victim, mode: str, ttl_ns: int) -> d
     namespace, _, name = victim.pod.partition("/")
     spec: dict[str, Any] = {
         "podRef": {"namespace": namespace, "name": name, "uid": victim.pod_uid},
-        "mode": mode,
+        "mode": EVICT_DIRECTLY if victim.ended else mode,
         **({"ttl": duration_text(ttl_ns)} if ttl_ns else {}),
     }
     annotations = {EVICT_REASON: victim.reason, EVICT_TRIGGER: case.plugin, CASE: case.case}

@@ -6,6 +6,8 @@
 - A node is no source again while a case moves pods off it: its usage does not show yet that they have left.
 - A member of a gang does not move alone.
 
+A pod that has ended goes nowhere, so that only the first rule concerns it.
+
 These are rules of this system; upstream has none of them.
 """
 
@@ -37,6 +39,8 @@ class NoLoops:
             uid = pod.pod.metadata.uid
             if uid in self._moving:
                 return f"case {self._moving[uid]} moves it"
+            if pod.pod.has_ended:
+                return ""
             if pod.gang:
                 return f"it is a member of gang {pod.gang}, which moves as a whole or not at all"
             for left in self._left.get(uid, ()), self._left.get(pod.key, ()):

@@ -18,7 +18,7 @@ NO_AMOUNTS: Amounts = {}
 
 
 class PodOnNode(msgspec.Struct, eq=False, gc=False):
-    """A pod on a node that has not ended.
+    """A pod on a node.
 
     Attributes:
         key: `namespace/name`.

@@ -20,7 +20,7 @@ NEVER = 2**31 - 1
 
 _COST = re.compile(r"0|-?[1-9][0-9]*").fullmatch
 _CLASSES = {Priority.FREE: 1, Priority.BATCH: 2, Priority.MID: 3, Priority.PROD: 4, Priority.NONE: 5}
-_KUBERNETES = {"BestEffort": 1, "Burstable": 2, "Guaranteed": 3}
+KUBERNETES_RANK = {"BestEffort": 1, "Burstable": 2, "Guaranteed": 3}
 _QOS = {QoS.BE: 1, QoS.LS: 2, QoS.LSR: 3, QoS.LSE: 4, QoS.SYSTEM: 4, QoS.NONE: 5}
 
 SortKey = tuple[Any, ...]
@@ -38,7 +38,7 @@ def rank(pod: Pod) -> tuple[int, ...]:
     return (
         _CLASSES[priority(pod)],
         pod.spec.priority or 0,
-        _KUBERNETES[kubernetes_qos(pod)],
+        KUBERNETES_RANK[kubernetes_qos(pod)],
         _QOS[qos(pod)],
         cost(pod, DELETION_COST),
         cost(pod, EVICTION_COST),

@@ -15,7 +15,7 @@ from services.descheduler.migration.cluster_facts import ClusterFacts
 from services.descheduler.migration.controller_args import MigrationArgs
 from services.descheduler.migration.filter_chain import FilterChain
 from services.descheduler.migration.migration_limits import MigrationLimits
-from services.descheduler.migration.pod_migration_job import RUNNING, PodMigrationJob
+from services.descheduler.migration.pod_migration_job import CASE, RUNNING, PodMigrationJob
 from shared.kube.instants import SECOND
 
 
@@ -62,6 +62,9 @@ def _evaluate(chain: FilterChain, job: PodMigrationJob) -> Evaluated:
     pod = chain.facts.pod(job.spec.pod_ref.key)
     if pod is None:
         return Evaluated(job, Result.PASSED)  # the job itself finds that its pod is gone
+    if pod.has_ended and CASE in job.annotations:
+        reason = chain.removal(pod)
+        return Evaluated(job, Result.WAITING, reason) if reason else Evaluated(job, Result.PASSED)
     if reason := chain.non_retryable(pod):
         return Evaluated(job, Result.FAILED, reason)
     if reason := chain.retryable(pod):

@@ -12,8 +12,14 @@ from msgspec import Meta, field
 from services.descheduler.migration.object_limiter import NAMESPACE, WORKLOAD
 from services.descheduler.migration.pod_migration_job import EVICT_DIRECTLY, RESERVATION_FIRST, DeleteOptions
 from services.descheduler.migration.workload_limits import IntOrPercent
-from shared.closest_name import did_you_mean
-from shared.domain.component_config import BadConfig, Strict, check_selector, converted, duration_from_zero
+from shared.domain.component_config import (
+    BadConfig,
+    Strict,
+    check_one_of,
+    check_selector,
+    converted,
+    duration_from_zero,
+)
 from shared.kube.instants import SECOND
 from shared.kube.selectors import LabelSelector
 
@@ -177,9 +183,9 @@ def read_args(plain: Mapping[str, Any], path: str) -> MigrationArgs:
         raise BadConfig(f"{path}.namespaces", "both include and exclude are given; give one of them")
     check_selector(given.label_selector, f"{path}.labelSelector")
     for number, gate in enumerate(given.skip_eviction_gates):
-        _one_of(gate, GATES, f"{path}.skipEvictionGates[{number}]")
-    _one_of(given.default_job_mode, (RESERVATION_FIRST, EVICT_DIRECTLY), f"{path}.defaultJobMode")
-    _one_of(given.eviction_policy, METHODS, f"{path}.evictionPolicy")
+        check_one_of(gate, GATES, f"{path}.skipEvictionGates[{number}]")
+    check_one_of(given.default_job_mode, (RESERVATION_FIRST, EVICT_DIRECTLY), f"{path}.defaultJobMode")
+    check_one_of(given.eviction_policy, METHODS, f"{path}.evictionPolicy")
     skipped = frozenset(given.skip_eviction_gates)
     if "Namespaces" in skipped:
         namespaces = Namespaces()
@@ -218,12 +224,6 @@ def read_args(plain: Mapping[str, Any], path: str) -> MigrationArgs:
     )
 
 
-def _one_of(value: str, known: tuple[str, ...], path: str) -> None:
-    if value not in known:
-        others = did_you_mean(value, known) or f"; there are {', '.join(known)}"
-        raise BadConfig(path, f"{value!r}{others}")
-
-
 def _amount(value: int | str | None, path: str) -> IntOrPercent | None:
     """Returns a number or a percentage; a negative number is none that any workload meets, as upstream."""
     if isinstance(value, str) and not _PERCENT(value):
@@ -244,7 +244,7 @@ def _limiters(given: Mapping[str, ObjectLimiterArgs] | None, path: str) -> dict[
         return {WORKLOAD: ObjectLimiter(300 * SECOND, None, 0)}
     found = {}
     for kind, each in given.items():
-        _one_of(kind, (WORKLOAD, NAMESPACE), path)
+        check_one_of(kind, (WORKLOAD, NAMESPACE), path)
         where = f"{path}.{kind}"
         found[kind] = ObjectLimiter(
             duration_from_zero(each.duration, f"{where}.duration"),

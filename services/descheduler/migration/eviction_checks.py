@@ -32,9 +32,17 @@ def _selection(pod: Pod, rules: MigrationArgs) -> str:
 
 
 def _kind(pod: Pod) -> str:
+    return "a DaemonSet owns it" if is_of_daemon_set(pod) else leaving_is_senseless(pod)
+
+
+def is_of_daemon_set(pod: Pod) -> bool:
+    """Reports whether a DaemonSet owns a pod."""
+    return any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)
+
+
+def leaving_is_senseless(pod: Pod) -> str:
+    """Returns why the API cannot move a pod, whatever the configuration; empty where it can."""
     annotations = pod.metadata.annotations or {}
-    if any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references):
-        return "a DaemonSet owns it"
     if MIRROR in annotations or annotations.get(CONFIG_SOURCE, "api") != "api":
         return "it is a static pod of its node"
     if pod.metadata.deletion_timestamp:

@@ -53,6 +53,15 @@ class FilterChain(NamedTuple):
         """Returns why the pod may not be evicted now."""
         return ("" if is_forced(pod) else self.limits.exceeded(pod)) or self.limits.per_gang(pod)
 
+    def removal(self, pod: Pod) -> Reason:
+        """Returns why a pod that has ended may not be removed. The limits of its workload do not concern it: it takes
+        nothing from it.
+        """
+        limits = self.limits
+        if is_forced(pod):
+            return ""
+        return protection(pod, self.rules) or limits.globally(pod) or limits.per_node(pod) or limits.per_namespace(pod)
+
     def replicas(self, pod: Pod) -> Reason:
         """Returns why its workload has too few replicas."""
         if pod.metadata.controller is None:

@@ -55,6 +55,8 @@ class CycleFilter:
             return found
         if found := chain.scheduler(body):
             return found
+        if body.has_ended:
+            return chain.removal(body)
         if is_forced(body):
             return ""
         if found := _protection(pod, chain.rules):

@@ -12,6 +12,7 @@ from services.descheduler.framework.cycle_context import CycleContext, Findings
 from services.descheduler.framework.node_affinity_and_taints import selects_node, tolerates_taints
 from services.descheduler.load_aware.measured_node import MeasuredNode, PodOnNode
 from services.descheduler.plugins.pod_policies import CommonDocument, PolicyPods, policy_pods
+from services.descheduler.plugins.pod_status_facts import has_owner_of
 from shared.domain.component_config import converted
 
 FEWEST_NODES = 2
@@ -68,7 +69,7 @@ def remove_duplicates(context: CycleContext) -> Findings:
 
 def _keys(pod: PodOnNode, excluded: frozenset[str]) -> list[Key]:
     metadata = pod.pod.metadata
-    if any(owner.kind in excluded for owner in metadata.owner_references):
+    if has_owner_of(pod.pod, excluded):
         return []
     images = tuple(sorted(each.image for each in pod.pod.spec.containers))
     return [(metadata.namespace, owner.kind, owner.name, images) for owner in metadata.owner_references]

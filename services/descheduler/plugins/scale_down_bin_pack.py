@@ -44,6 +44,7 @@ class BinPackArgs(NamedTuple):
     Attributes:
         most: evictions of one cycle; 0 for `CalculateOnly`.
         weights: resource -> weight, in order.
+        notes: what of the arguments has no effect.
     """
 
     paused: bool
@@ -51,6 +52,7 @@ class BinPackArgs(NamedTuple):
     selector: LabelSelector | None
     choice: PodChoice
     weights: Mapping[str, float]
+    notes: tuple[str, ...]
 
 
 class RankedNode(NamedTuple):
@@ -87,6 +89,8 @@ def read_args(plain: Mapping[str, Any], path: str) -> BinPackArgs:
         selector=given.node_selector,
         choice=pod_choice(given.evictable_namespaces, given.pod_selectors, path),
         weights={name: given.resource_weights.get(name, 1.0) for name in given.resources},
+        notes=("CalculateOnly writes no annotation here, so that it does nothing",)
+        * (given.strategy == CALCULATE_ONLY),
     )
 
 

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from shared.domain.gang import gang_of
-from shared.kube.pod import ENDED_PHASES, Pod, PodSpec
+from shared.kube.pod import Pod, PodSpec
 
 SPARE_SPECS = 1000
 """Specs without pods are dropped when there are more of them than pods plus this."""
@@ -75,10 +75,15 @@ class ObservedPods:
 
     def on_node(self, node: str) -> list[Pod]:
         """Returns the pods on a node that have not ended, by namespace and name."""
+        return [pod for pod in self._all_on(node) if not pod.has_ended]
+
+    def ended_on(self, node: str) -> list[Pod]:
+        """Returns the pods on a node that have ended, by namespace and name."""
+        return [pod for pod in self._all_on(node) if pod.has_ended]
+
+    def _all_on(self, node: str) -> list[Pod]:
         pods = [self.by_uid[uid] for uid in self._on_node.get(node, ())]
-        live = [pod for pod in pods if pod.status.phase not in ENDED_PHASES]
-        live.sort(key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
-        return live
+        return sorted(pods, key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
 
     def unavailable_of(self, owners: Iterable[str], namespace: str) -> tuple[Pod, ...]:
         """Returns the pods of a namespace that are not active and ready, of controllers with these uids, by name."""
@@ -89,7 +94,7 @@ class ObservedPods:
     def of_gang(self, gang: str) -> list[Pod]:
         """Returns the members of a gang that have not ended, by name; the gang is `namespace/name`."""
         members = [self.by_uid[uid] for uid in self._of_gang.get(gang, ())]
-        live = [pod for pod in members if pod.status.phase not in ENDED_PHASES]
+        live = [pod for pod in members if not pod.has_ended]
         live.sort(key=lambda pod: pod.metadata.name)
         return live
 
@@ -97,7 +102,7 @@ class ObservedPods:
 def is_available(pod: Pod) -> bool:
     """Reports whether a pod is active and ready."""
     ready = pod.condition("Ready")
-    is_active = pod.status.phase not in ENDED_PHASES and not pod.metadata.deletion_timestamp
+    is_active = not pod.has_ended and not pod.metadata.deletion_timestamp
     return is_active and ready is not None and ready.status == "True"
 
 

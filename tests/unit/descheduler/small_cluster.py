@@ -17,7 +17,7 @@ from shared.events import Draft, Event, RecordedEvent
 from shared.events.cluster import NodeObserved, ObjectObserved, PodDeleted, PodObserved
 from shared.events.descheduling import EvictionCaseClosed, EvictionCaseOpened, EvictionStepDecided
 from shared.events.metrics import ClassReported, NodeReported, PodReported, Usage
-from shared.kube.instants import SECOND
+from shared.kube.instants import SECOND, instant_text
 from shared.kube.meta import Metadata, OwnerReference
 from shared.kube.node import Node, NodeSpec, NodeStatus, Taint
 from shared.kube.pod import (
@@ -31,7 +31,7 @@ from shared.kube.pod import (
     PodStatus,
 )
 from shared.kube.pod import ResourceRequirements as Resources
-from shared.kube.resource_names import MIGRATION_JOBS
+from shared.kube.resource_names import BUDGETS, MIGRATION_JOBS
 from shared.kube.selectors import LabelSelector
 
 START_NS = 1_780_000_000 * SECOND
@@ -101,6 +101,8 @@ class SmallCluster:
         kind: str = "ReplicaSet",
         priority: int = 5500,
         affinity: Affinity | None = None,
+        status: Mapping[str, Any] | None = None,
+        spec: Mapping[str, Any] | None = None,
         **metadata: Any,
     ) -> None:
         """Adds a running pod of namespace `default`, of a ReplicaSet with ten replicas, or of another kind of owner."""
@@ -116,10 +118,12 @@ class SmallCluster:
                 node_name=on,
                 scheduler_name="koord-scheduler",
                 priority=priority,
-                containers=(Container(name="c", resources=resources),),
                 affinity=affinity,
+                **{"containers": (Container(name="c", resources=resources),), **(spec or {})},
             ),
-            status=PodStatus(phase="Running", conditions=(PodCondition(type="Ready", status="True"),)),
+            status=PodStatus(
+                **{"phase": "Running", "conditions": (PodCondition(type="Ready", status="True"),), **(status or {})}
+            ),
         )
         self._pods[name] = pod
         self._observe(PodObserved(pod=f"default/{name}", pod_uid=name, object=pod))
@@ -131,6 +135,20 @@ class SmallCluster:
             body = {"metadata": metadata, "spec": {"replicas": 10}}
             key = f"default/{name}"
             self._observe(ObjectObserved(resource="replicasets.apps", name=key, uid=f"uid-{name}", object=body))
+
+    def ago(self, seconds: int) -> str:
+        """Returns an instant before now, as objects have it."""
+        return instant_text(self.now_ns - seconds * SECOND)
+
+    def namespace(self, name: str, labels: Mapping[str, str]) -> None:
+        """Adds a namespace."""
+        body = {"metadata": {"name": name, "labels": dict(labels)}}
+        self._observe(ObjectObserved(resource="namespaces", name=name, uid=f"uid-{name}", object=body))
+
+    def budget(self, name: str, labels: Mapping[str, str]) -> None:
+        """Adds a disruption budget of pods with labels."""
+        body = {"metadata": {"name": name, "namespace": "default"}, "spec": {"selector": {"matchLabels": dict(labels)}}}
+        self._observe(ObjectObserved(resource=BUDGETS, name=f"default/{name}", uid=f"uid-{name}", object=body))
 
     def delete(self, name: str) -> None:
         """Removes a pod."""

@@ -37,8 +37,8 @@ def test_the_default_configuration_moves_pods_by_jobs_and_selects_none() -> None
 
 def test_defaults_of_a_set_are_replaced_when_they_are_disabled() -> None:
     text = HEAD + "profiles: [{plugins: {evict: {disabled: [{name: '*'}], enabled: [{name: DefaultEvictor}]}}}]"
-    assert read_configuration(text).profiles[0].sets["evict"] == ()  # DefaultEvictor is not part of this release yet
-    assert "DefaultEvictor is not part" in read_configuration(text).notes[0]
+    assert read_configuration(text).profiles[0].sets["evict"] == ()  # it would evict without a place elsewhere
+    assert "DefaultEvictor holds no places" in read_configuration(text).notes[0]
 
 
 @pytest.mark.parametrize(

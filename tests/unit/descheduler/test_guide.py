@@ -3,14 +3,48 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from cli.scheduling.why_eviction_case import ExplainedVictim, case_lines, explained
+from services.descheduler.configuration.plugin_kinds import MIGRATION_CONTROLLER
+from services.descheduler.configuration.read_configuration import read_configuration
+from services.descheduler.plugins.registry import REGISTRY
+from shared.domain.component_config import BadConfig
 from shared.events import RecordedEvent
 from shared.events.descheduling import EvictionCaseClosed, EvictionCaseOpened
 from tests.unit.descheduler.small_cluster import SmallCluster
 
 GUIDE = (Path(__file__).parents[3] / "docs/descheduling.md").read_text()
-CONFIG = re.findall(r"```yaml\n(.*?)```", GUIDE, re.DOTALL)[0]
+CONFIGS = re.findall(r"```yaml\n(.*?)```", GUIDE, re.DOTALL)
+CONFIG = CONFIGS[0]
 OPEN, CLOSED = re.findall(r"```text\n(.*?)```", GUIDE, re.DOTALL)
+
+
+ROWS = {
+    name: re.findall(r"`(\w+)`", re.sub(r"\((?:[^()]|\([^()]*\))*\)", "", arguments))
+    for name, arguments in re.findall(r"^\| (\w+) \| .* \| (.*) \|$", GUIDE, re.MULTILINE)
+    if name in REGISTRY
+}
+"""Plugin -> its arguments in the tables of the guide."""
+
+
+@pytest.mark.parametrize("text", CONFIGS)
+def test_each_configuration_of_the_guide_is_valid_and_has_effect(text: str) -> None:
+    configuration = read_configuration(text)
+    assert configuration.notes == ()
+    assert set(configuration.profiles[0].args) <= {*ROWS, MIGRATION_CONTROLLER}
+
+
+def test_the_guide_lists_every_plugin() -> None:
+    assert {*ROWS, MIGRATION_CONTROLLER} == set(REGISTRY)
+
+
+@pytest.mark.parametrize(("plugin", "argument"), [(name, each) for name, found in ROWS.items() for each in found])
+def test_each_argument_of_the_guide_exists(plugin: str, argument: str) -> None:
+    """A value of a wrong type is rejected at the argument itself, an unknown argument at the plugin."""
+    with pytest.raises(BadConfig) as caught:
+        REGISTRY[plugin].read_args({argument: object()}, "args")
+    assert caught.value.path == f"args.{argument}"
 
 
 def report(cluster: SmallCluster, **hot: int) -> None:

@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping
 
 from services.scheduler.cache.plugin_cache import PluginCache
 from services.scheduler.cache.pod_counts_by_selector_and_node import RowCounts
-from services.scheduler.plugins.inter_pod_affinity.affinity_terms import Term, terms_of
+from services.scheduler.plugins.inter_pod_affinity.affinity_terms import terms_of
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import Assignment
 from shared.domain.label_selectors import anchors, label_pairs
+from shared.domain.pod_affinity_terms import Term
 
 
 class TermCounts:
@@ -72,7 +73,7 @@ class AffinityIndex(PluginCache):
             for pair in label_pairs(pod_class.labels):
                 candidates.update(self._by_anchor.get(pair, ()))
         for term in candidates:
-            if term.matches(pod_class, namespace_labels):
+            if term.matches(pod_class.namespace, pod_class.labels, namespace_labels):
                 yield term, self._counts[term]
 
     def _count(self, row: int, pod_class: PodClass, sign: int) -> None:

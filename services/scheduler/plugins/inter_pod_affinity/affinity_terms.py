@@ -1,54 +1,13 @@
-"""Affinity terms between pods, in the form in which they are counted.
+"""The affinity terms of a class of pods, read once."""
 
-Source: spec/scheduler-core.md 2.5; upstream Kubernetes pkg/scheduler/framework (AffinityTerm) and the API server,
-which merges `matchLabelKeys` and `mismatchLabelKeys` into the selector when a pod is created. Merging again changes
-nothing, so pods that no API server has created are treated alike.
-"""
-
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from services.scheduler.cache.cluster_objects import ClusterObjects
 from services.scheduler.state.pod_equivalence_class import PodClass
-from shared.domain.label_selectors import EVERYTHING, Matcher, Selector, canonical, ordered, selects
+from shared.domain.pod_affinity_terms import Term, affinity_term
 from shared.kube.pod import PodAffinity, PodAffinityTerm
-from shared.kube.selectors import Requirement
 
 _NOBODY = PodAffinity()
-
-
-class Term(NamedTuple):
-    """One term of a pod of a known namespace.
-
-    Attributes:
-        key: topology key.
-        namespaces: by name; the pod's own for a term with neither names nor a selector.
-        namespace_selector: by label; None: no others.
-        selector: of pods; None: it matches none.
-    """
-
-    key: str
-    namespaces: frozenset[str]
-    namespace_selector: Selector | None
-    selector: Selector | None
-
-    def matches(self, pod_class: PodClass, namespace_labels: Mapping[str, str] | None) -> bool:
-        """Returns True where the term matches a pod, given the labels of that pod's namespace."""
-        if self.selector is None:
-            return False
-        if pod_class.namespace not in self.namespaces and (
-            self.namespace_selector is None or not selects(self.namespace_selector, namespace_labels)
-        ):
-            return False
-        return selects(self.selector, pod_class.labels)
-
-    def matcher(self, cluster_objects: ClusterObjects) -> Matcher:
-        """The term with the names of the namespaces that exist now."""
-        if self.namespace_selector == EVERYTHING:
-            return Matcher(None, self.selector)
-        if self.namespace_selector is None:
-            return Matcher(self.namespaces, self.selector)
-        return Matcher(self.namespaces | cluster_objects.namespaces_selected(self.namespace_selector), self.selector)
 
 
 class Terms(NamedTuple):
@@ -79,26 +38,16 @@ def _read(pod_class: PodClass) -> Terms:
     return Terms(
         affinity=_terms(near.required, pod_class),
         anti_affinity=_terms(far.required, pod_class),
-        preferred=tuple((_term(each.pod_affinity_term, pod_class), each.weight) for each in near.preferred),
-        preferred_anti=tuple((_term(each.pod_affinity_term, pod_class), each.weight) for each in far.preferred),
+        preferred=tuple(
+            (affinity_term(each.pod_affinity_term, pod_class.namespace, pod_class.labels), each.weight)
+            for each in near.preferred
+        ),
+        preferred_anti=tuple(
+            (affinity_term(each.pod_affinity_term, pod_class.namespace, pod_class.labels), each.weight)
+            for each in far.preferred
+        ),
     )
 
 
 def _terms(terms: Iterable[PodAffinityTerm], pod_class: PodClass) -> tuple[Term, ...]:
-    return tuple(_term(term, pod_class) for term in terms)
-
-
-def _term(term: PodAffinityTerm, pod_class: PodClass) -> Term:
-    namespaces = frozenset(term.namespaces)
-    if not namespaces and term.namespace_selector is None:
-        namespaces = frozenset((pod_class.namespace,))
-    selector = canonical(term.label_selector)
-    if selector is not None and (term.match_label_keys or term.mismatch_label_keys):
-        merged = [
-            Requirement(key=key, operator=operator, values=(pod_class.labels[key],))
-            for keys, operator in ((term.match_label_keys, "In"), (term.mismatch_label_keys, "NotIn"))
-            for key in keys
-            if key in pod_class.labels
-        ]
-        selector = ordered((*selector, *merged))
-    return Term(term.topology_key, namespaces, canonical(term.namespace_selector), selector)
+    return tuple(affinity_term(term, pod_class.namespace, pod_class.labels) for term in terms)

@@ -8,9 +8,10 @@ from services.scheduler.kernels.array_types_and_row_selection import Int64
 from services.scheduler.kernels.inter_pod_affinity_filter import WHERE_ANY, WHERE_NONE, mark
 from services.scheduler.plugins.helper.topology_domains import Domains, domains
 from services.scheduler.plugins.inter_pod_affinity.affinity_index import AffinityIndex
-from services.scheduler.plugins.inter_pod_affinity.affinity_terms import NO_TERMS, Term, terms_of
+from services.scheduler.plugins.inter_pod_affinity.affinity_terms import NO_TERMS, terms_of
 from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.domain.label_selectors import Matcher
+from shared.domain.pod_affinity_terms import Term
 
 EXISTING, ANTI_AFFINITY, AFFINITY = 1, 2, 3
 """Verdicts: which rule refuses a node; of several the highest, which is asked first."""
@@ -54,12 +55,18 @@ class AffinityCounts(PodChangeCounter):
         self.prefers = bool(self._terms.preferred or self._terms.preferred_anti)
         cluster_objects = snapshot.cluster_objects
         self._namespace_labels = cluster_objects.namespaces.get(pod_class.namespace)
-        self._near = tuple(term.matcher(cluster_objects) for term in self._terms.affinity)
+        self._near = tuple(term.matcher(cluster_objects.namespaces_selected) for term in self._terms.affinity)
         self._means_itself = all(matcher.matches(pod_class.namespace, pod_class.labels) for matcher in self._near)
-        self._far = tuple(term.matcher(cluster_objects) for term in self._terms.anti_affinity)
+        self._far = tuple(term.matcher(cluster_objects.namespaces_selected) for term in self._terms.anti_affinity)
         self._preferred: tuple[tuple[Term, Matcher, int], ...] = (
-            *((term, term.matcher(cluster_objects), weight) for term, weight in self._terms.preferred),
-            *((term, term.matcher(cluster_objects), -weight) for term, weight in self._terms.preferred_anti),
+            *(
+                (term, term.matcher(cluster_objects.namespaces_selected), weight)
+                for term, weight in self._terms.preferred
+            ),
+            *(
+                (term, term.matcher(cluster_objects.namespaces_selected), -weight)
+                for term, weight in self._terms.preferred_anti
+            ),
         )
         # By domain of each topology key:
         self._near_pods: list[Int64] = []  # one per affinity term, by its key
@@ -167,7 +174,7 @@ class AffinityCounts(PodChangeCounter):
                 effect.weights[term.key] = effect.weights.get(term.key, 0) + weight
         theirs, labels = terms_of(pod_class), self._namespace_labels
         for term in theirs.anti_affinity:
-            if term.matches(self._pod_class, labels):
+            if term.matches(self._pod_class.namespace, self._pod_class.labels, labels):
                 effect.existing[term.key] = effect.existing.get(term.key, 0) + 1
         weighted = (
             *((term, self._hard_weight) for term in theirs.affinity if self._hard_weight),
@@ -175,7 +182,7 @@ class AffinityCounts(PodChangeCounter):
             *((term, -weight) for term, weight in theirs.preferred_anti),
         )
         for term, weight in weighted:
-            if term.matches(self._pod_class, labels):
+            if term.matches(self._pod_class.namespace, self._pod_class.labels, labels):
                 effect.weights[term.key] = effect.weights.get(term.key, 0) + weight
         return effect
 

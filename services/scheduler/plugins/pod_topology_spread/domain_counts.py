@@ -14,9 +14,10 @@ from services.scheduler.plugins.helper.node_selectors import own_matches
 from services.scheduler.plugins.helper.tolerations import all_tolerated
 from services.scheduler.plugins.helper.topology_domains import domains
 from services.scheduler.plugins.pod_topology_spread.args import HARD, HOSTNAME, SOFT, SpreadArgs
-from services.scheduler.plugins.pod_topology_spread.constraints import Constraint, constraints_of
+from services.scheduler.plugins.pod_topology_spread.constraints import constraints_of
 from services.scheduler.state.pod_equivalence_class import PodClass
 from shared.domain.label_selectors import Matcher, selects
+from shared.domain.topology_spread import Constraint
 
 MISSING_LABEL, SKEWED = 1, 2
 """Filter results."""

@@ -2,6 +2,7 @@
 
 from services.descheduler.migration.arbitrator import Result, arbitrate, ordered
 from services.descheduler.migration.cluster_facts import ClusterFacts
+from services.descheduler.migration.pod_migration_job import CASE
 from shared.kube.pod import Pod
 from tests.support.migration import cluster, job_body, migration_args, moved_pod, owner
 
@@ -70,6 +71,16 @@ def test_a_mark_that_anyone_can_write_lets_no_job_count_as_passed() -> None:
     assert [each.result for each in arbitrate(facts, migration_args(), waiting, {})] == [Result.PASSED] * 2
     counted = arbitrate(facts, migration_args(), waiting, {"uid-j0": None})
     assert [each.result for each in counted] == [Result.PASSED, Result.WAITING]
+
+
+def test_a_job_of_a_case_removes_an_ended_pod_whatever_the_limits_of_its_workload() -> None:
+    """Three failed pods of a workload of three: as unavailable ones they would keep each other for ever."""
+    pods = [moved_pod(f"web-{n}", controller=WEB, phase="Failed", ready=False) for n in range(3)]
+    jobs = [job_body(f"j{n}", f"web-{n}") for n in range(3)]
+    jobs[0]["metadata"]["annotations"] = jobs[1]["metadata"]["annotations"] = {CASE: "removefailedpods-1"}
+    facts = cluster(pods, jobs=jobs, deployments={"web": 3})
+    results = {each.job.name: each.result for each in arbitrate(facts, migration_args(), facts.jobs.values(), {})}
+    assert results == {"j0": Result.PASSED, "j1": Result.PASSED, "j2": Result.WAITING}
 
 
 def test_a_pod_that_may_never_move_fails_its_job() -> None:
