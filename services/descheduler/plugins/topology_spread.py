@@ -11,6 +11,7 @@ and none for an empty selector.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -117,11 +118,11 @@ def topology_spread(context: CycleContext) -> Findings:
 def _balance(context: CycleContext, constraint: Constraint, counted: CountedNodes, domains: Sequence[Domain]) -> None:
     """Chooses the surplus of the domains of a constraint."""
     args: SpreadArgs = context.args
-    average = sum(len(each.pods) for each in domains) / len(domains)
+    average = sum(len(each.pods) for each in domains) / len(counted.by_domain)
     allowed = NodesOfOthers(counted.of_node, frozenset(each.value for each in domains if len(each.pods) >= average))
     below = [node for value, nodes in counted.by_domain.items() if value not in allowed.full for node in nodes]
     reason = f"its domain of {constraint.key} has more pods than others, beyond maxSkew {constraint.max_skew}"
-    for each in surplus(domains, constraint.max_skew, below):
+    for each in surplus(domains, constraint.max_skew, average, below):
         fits = not args.node_fit or fits_another_node(each.pod, each.node, below)
         if fits and context.evictor.filter(each.pod):
             context.evictor.evict(each.pod, each.node, reason, allowed)
@@ -172,8 +173,8 @@ def counted_nodes(constraint: Constraint, pod: Pod, nodes: Iterable[MeasuredNode
 def _unbalanced_domains(
     context: CycleContext, constraint: Constraint, counted: CountedNodes, pods: Sequence[SpreadPod]
 ) -> list[Domain]:
-    """Returns the domains of the nodes that count, the smallest first, also those without pods; none where they differ by
-    no more than the constraint allows.
+    """Returns the domains of the nodes that count, the smallest first; none where they differ by no more than the
+    constraint allows. Of those without pods there are no more than there are pods to go to them.
     """
     found: dict[str, list[SpreadPod]] = {}
     matcher = Matcher(None, constraint.selector)
@@ -188,9 +189,9 @@ def _unbalanced_domains(
         return []
     for there in found.values():
         there.sort(key=lambda each: _leaving_order(context, each.pod))
-    domains = [Domain(value, found.get(value, [])) for value in counted.by_domain]
-    domains.sort(key=lambda each: len(each.pods))
-    return domains
+    empty = islice((value for value in counted.by_domain if value not in found), sum(sizes))
+    filled = (Domain(value, found[value]) for value in counted.by_domain if value in found)
+    return [*(Domain(value, []) for value in empty), *sorted(filled, key=lambda each: len(each.pods))]
 
 
 def _leaving_order(context: CycleContext, pod: PodOnNode) -> tuple[bool, bool, bool, int]:
@@ -203,14 +204,14 @@ def _leaving_order(context: CycleContext, pod: PodOnNode) -> tuple[bool, bool, b
     return context.evictor.filter(pod), not chooses_nodes, priority is None, -(priority or 0)
 
 
-def surplus(domains: Sequence[Domain], max_skew: int, below: Sequence[MeasuredNode]) -> list[SpreadPod]:
+def surplus(domains: Sequence[Domain], max_skew: int, average: float, below: Sequence[MeasuredNode]) -> list[SpreadPod]:
     """Returns the pods that leave, in order.
 
     Args:
         domains: the smallest first; their lists are changed as if each pod went to the smallest.
+        average: pods of a domain, also of those that are left out.
         below: nodes with room for more pods of the constraint: pods that fit one of them leave first.
     """
-    average = sum(len(each.pods) for each in domains) / len(domains)
     leaving: dict[str, SpreadPod] = {}
     small, large, is_filled = 0, len(domains) - 1, False
     while small < large:

@@ -11,7 +11,7 @@ from services.descheduler.configuration.read_configuration import read_configura
 from services.descheduler.plugins.registry import REGISTRY
 from shared.domain.component_config import BadConfig
 from shared.events import RecordedEvent
-from shared.events.descheduling import EvictionCaseClosed, EvictionCaseOpened
+from shared.events.descheduling import EvictionCaseClosed, EvictionCaseOpened, Victim
 from tests.unit.descheduler.small_cluster import SmallCluster
 
 GUIDE = (Path(__file__).parents[3] / "docs/descheduling.md").read_text()
@@ -47,6 +47,14 @@ def test_each_argument_of_the_guide_exists(plugin: str, argument: str) -> None:
     assert caught.value.path == f"args.{argument}"
 
 
+def test_a_pod_that_has_ended_is_explained_as_removed() -> None:
+    victim = Victim("shop/job-1", "uid", "n1", "it has failed (Error)", ended=True)
+    opened = EvictionCaseOpened(
+        case="removefailedpods-1", cycle=1, profile="p", plugin="RemoveFailedPods", victims=(victim,)
+    )
+    assert "victim    shop/job-1, which has ended, is removed from n1 (moved)" in lines(opened, 0, None, "moved")
+
+
 def report(cluster: SmallCluster, **hot: int) -> None:
     cluster.report("hot", {name.replace("_", "-"): used for name, used in hot.items()})
     cluster.report("cold", {}, system=500)
@@ -55,7 +63,7 @@ def report(cluster: SmallCluster, **hot: int) -> None:
 
 def lines(opened: EvictionCaseOpened, at_ns: int, closed: EvictionCaseClosed | None, state: str) -> str:
     victims = [
-        ExplainedVictim(each.pod, each.node, each.destination, each.reason, each.job, state, "")
+        ExplainedVictim(each.pod, each.node, each.destination, each.reason, each.job, state, "", each.ended)
         for each in opened.victims
     ]
     return "\n".join(case_lines(explained(RecordedEvent("descheduling", 1, opened, at_ns), closed, victims))) + "\n"

@@ -195,7 +195,7 @@ def test_the_surplus_of_domains(sizes: list[int], max_skew: int, expected: dict[
             Domain(value, [SpreadPod(PodOnNode(each, each.metadata.name, False, {}), value) for each in pods])
         )
     found: dict[str, int] = {}
-    for each in surplus(domains, max_skew, []):
+    for each in surplus(domains, max_skew, sum(sizes) / len(sizes), []):
         value = each.node.partition("-")[0]
         found[value] = found.get(value, 0) + 1
     assert found == expected
