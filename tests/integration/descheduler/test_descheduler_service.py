@@ -74,6 +74,8 @@ async def test_a_bad_configuration_is_rejected_and_a_hot_node_becomes_a_case_wit
     async with stage(database, nats, tmp_path) as on:
         await on.configure(CONFIG.replace("1s", "soon", 1))
         assert await until(lambda: rejected_paths(database, "descheduling")) == ["deschedulingInterval"]
+        [log_file] = tmp_path.rglob("descheduler.log")
+        assert '"path":"deschedulingInterval"' in log_file.read_text()
         for number in range(2):
             pod = written_pod(
                 f"web-{number}", namespace="default", requests={"cpu": "4", "memory": "1Gi"},
