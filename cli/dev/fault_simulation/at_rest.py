@@ -38,8 +38,10 @@ _COPY = CarriedForward.type_name()
 _REQUESTS = (resource_names.MIGRATION_JOBS, resource_names.RESERVATIONS)
 """Objects that are made once: whoever deletes one wants it to be gone."""
 
-MOST_LATE_EVENTS = 40
-"""Events of a context in the last seconds; a service that decides the same again and again appends hundreds."""
+MOST_LATE_EVENTS = 80
+"""Events of a context in the last seconds, in which a pod may still be moved; a service that decides the same again and
+again appends hundreds.
+"""
 
 GIVEN_UP_WITHIN_S = 1.0
 """Time that the gateway may take to give up an eviction that has become too old."""

@@ -21,6 +21,7 @@ _ARBITRATED, _DECIDED, _ENDED, _OPENED = (
 
 
 class _Fields(msgspec.Struct):
+    job: str = ""
     job_uid: str = ""
     pod: str = ""
     pod_uid: str = ""
@@ -30,6 +31,7 @@ class _Fields(msgspec.Struct):
 
 
 class _Victim(msgspec.Struct):
+    job: str = ""
     pod_uid: str = ""
     node: str = ""
     destination: str = ""
@@ -92,7 +94,8 @@ class MigrationInvariant:
 
     def _check_place(self, at: str, fields: _Fields) -> None:
         self._decided[fields.pod_uid] = None
-        if (victim := self._victims.get(fields.pod_uid)) is not None and victim.owner:
+        victim = self._victims.get(fields.pod_uid)
+        if victim is not None and victim.owner and victim.job == fields.job:
             self._left.setdefault(victim.owner, {})[victim.node] = None
         if not fields.destination or fields.destination == fields.node:
             self._report(f"{at} evicts {fields.pod} from {fields.node!r}, and its place is on {fields.destination!r}")
