@@ -281,7 +281,14 @@ async def test_the_pod_resources_api_of_the_kubelet_has_our_devices_and_its_own_
     ):
         assert await _listed(kubelet, "listed") == {}
         gpu = _allocated(found)["gpu"][0]["id"]
-        assert await _listed(proxy, "listed") == {"nvidia.com/gpu": [gpu], "koordinator.sh/rdma": [CARD]}
+
+        async def answered() -> bool:
+            try:
+                return await _listed(proxy, "listed") == {"nvidia.com/gpu": [gpu], "koordinator.sh/rdma": [CARD]}
+            except (grpc.aio.AioRpcError, ValueError):
+                return False  # kubelet has not started, or listed its pods, or the agent has not read them yet
+
+        await until(answered, "devices in the answer of the proxy")
         answers = [await channel.unary_unary(ALLOCATABLE)(b"") for channel in (kubelet, proxy)]
         assert answers[0] == answers[1]
         unknown = b"\x0a\x04nope\x12\x07default"  # pod_name, pod_namespace
@@ -291,13 +298,6 @@ async def test_the_pod_resources_api_of_the_kubelet_has_our_devices_and_its_own_
         await _killed(there.node, "kubelet", there.node.kubelet)
         assert (await _failure(proxy, LIST))[0] is grpc.StatusCode.UNAVAILABLE
         await asyncio.to_thread(there.node.kubelet.start)
-
-        async def answered() -> bool:
-            try:
-                return await _listed(proxy, "listed") == {"nvidia.com/gpu": [gpu], "koordinator.sh/rdma": [CARD]}
-            except (grpc.aio.AioRpcError, ValueError):
-                return False  # it has not started, or not listed its pods yet
-
         await until(answered, "answer of the new kubelet")
     await _gone(there, "listed")
 
