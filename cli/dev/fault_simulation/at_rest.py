@@ -38,9 +38,9 @@ _COPY = CarriedForward.type_name()
 _REQUESTS = (resource_names.MIGRATION_JOBS, resource_names.RESERVATIONS)
 """Objects that are made once: whoever deletes one wants it to be gone."""
 
-MOST_LATE_EVENTS = 80
-"""Events of a context in the last seconds, in which a pod may still be moved; a service that decides the same again and
-again appends hundreds.
+MOST_LATE_EVENTS, MOST_WHILE_MOVED = 40, 80
+"""Events of a context in the last seconds, also where a pod may still be moved; a service that decides the same again
+and again appends hundreds.
 """
 
 GIVEN_UP_WITHIN_S = 1.0
@@ -121,8 +121,9 @@ def undone(world: World) -> Iterator[str]:
     for cause, uid in world.invariants.one_shots.items():
         if cause not in world.invariants.outcomes and cause not in waits and not _has_left(world, cause):
             yield f"{cause}, about {uid}, has no outcome"
+    most = MOST_WHILE_MOVED if resource_names.MIGRATION_JOBS in world.api.objects else MOST_LATE_EVENTS
     for context, count in world.invariants.late_events.items():
-        if count > MOST_LATE_EVENTS:
+        if count > most:
             yield f"{context} has {count} events at the end, where nothing happens any more"
     yield from _gateway(world, waits)
     yield from _unwritten(world)
@@ -182,7 +183,7 @@ def _gateway(world: World, waits: frozenset[str]) -> Iterator[str]:
             yield f"the Lease is that of {log_of(lease)!r}, and the log of the gateway that leads is {state.log}"
     intents = state.intents
     due = {**intents.one_shots, **intents.desired, **intents.superseded, **intents.given_up}
-    if left := sorted(map(str, due.keys() - {Cause.parse(each) for each in waits})):
+    if left := sorted(set(map(str, due)) - waits):
         yield f"intents are still due: {', '.join(left[:3])}"
 
 

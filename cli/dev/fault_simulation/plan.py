@@ -7,7 +7,7 @@ import msgspec
 
 from cli.dev.fault_simulation.plan_cards import card_faults
 from cli.dev.fault_simulation.plan_migrations import migrations
-from cli.dev.fault_simulation.plan_step import Step, instant
+from cli.dev.fault_simulation.plan_step import FAULTS_LAST_S, Step, fault_time, instant
 from cli.dev.fault_simulation.plan_workload import workload
 from cli.dev.fault_simulation.replica import SERVICES
 from shared.errors import KoordError
@@ -17,9 +17,6 @@ ENDS_S = 25.0
 
 SETTLES_S = 1.5
 """What a service decides at the end is carried out within this time."""
-
-FAULTS_LAST_S = 15.0
-"""By then the faults have ended, but for agents that stay silent."""
 
 LONGEST_FAULT_S = 5.0
 
@@ -139,8 +136,7 @@ def _second_system(draw: random.Random) -> list[Step]:
 
 
 def _fault(draw: random.Random) -> Step:
-    at_s = instant(draw, 0.2)
-    for_s = round(0.2 + draw.random() ** 3 * (FAULTS_LAST_S - at_s), 3)
+    at_s, for_s = fault_time(draw)
     service, rate = draw.choice(SERVICES), round(0.1 + draw.random() * 0.7, 2)
     kinds: Sequence[Step] = (
         Step(at_s, "crash", service, number=draw.randint(0, 60)),

@@ -4,11 +4,8 @@ import random
 
 from cli.dev.fault_simulation.cluster_objects import GPUS
 from cli.dev.fault_simulation.node_cards import FAILURES
-from cli.dev.fault_simulation.plan_step import Step, instant
+from cli.dev.fault_simulation.plan_step import FAULTS_LAST_S, Step, fault_time, faults_of, instant
 from cli.dev.fault_simulation.replica import DISCOVERY
-
-LAST_S = 15.0
-"""By then all cards are healthy again, and the faults have ended."""
 
 
 def card_faults(draw: random.Random) -> list[Step]:
@@ -16,7 +13,7 @@ def card_faults(draw: random.Random) -> list[Step]:
     steps = []
     for _ in range(draw.randint(0, 6)):
         at_s, node, minor = instant(draw, 1.0), f"node-{draw.randrange(3)}", draw.randrange(GPUS)
-        for_s = round(0.4 + draw.random() ** 2 * (LAST_S - at_s), 3)
+        for_s = round(0.4 + draw.random() ** 2 * (FAULTS_LAST_S - at_s), 3)
         steps.append(Step(at_s, "fail-card", node, draw.choice(FAILURES), minor, for_s=for_s))
     if draw.random() < 0.3:
         change, node = draw.choice(("edit-device", "delete-device")), f"node-{draw.randrange(3)}"
@@ -30,15 +27,6 @@ def card_faults(draw: random.Random) -> list[Step]:
 
 
 def _fault_of_discovery(draw: random.Random) -> Step:
-    at_s = instant(draw, 0.2)
-    for_s = round(0.2 + draw.random() ** 3 * (LAST_S - at_s), 3)
-    kinds = (
-        Step(at_s, "crash", DISCOVERY, number=draw.randint(0, 60)),
-        Step(at_s, "crash", DISCOVERY, number=draw.randint(0, 60)),
-        Step(at_s, "stop", DISCOVERY, for_s=for_s),
-        Step(at_s, "jump-clock", DISCOVERY, number=draw.randint(-600, 600), for_s=for_s),
-        Step(at_s, "cut-log", DISCOVERY, for_s=for_s),
-        Step(at_s, "cut-bus", DISCOVERY, draw.choice(("both", "deaf", "mute")), for_s=for_s),
-        Step(at_s, "silence", f"node-{draw.randrange(3)}", for_s=for_s),
-    )
-    return draw.choice(kinds)
+    at_s, for_s = fault_time(draw)
+    of_service = faults_of(draw, DISCOVERY, at_s, for_s)
+    return draw.choice((*of_service, Step(at_s, "silence", f"node-{draw.randrange(3)}", for_s=for_s)))

@@ -3,10 +3,8 @@
 import random
 from collections.abc import Iterator
 
-from cli.dev.fault_simulation.plan_step import Step, instant
+from cli.dev.fault_simulation.plan_step import Step, fault_time, faults_of, instant
 from cli.dev.fault_simulation.replica import DESCHEDULER
-
-FAULTS_LAST_S = 15.0
 
 ADD = "add-migrations"
 
@@ -34,18 +32,4 @@ def migrations(draw: random.Random) -> Iterator[Step]:
     if draw.random() < 0.25:
         yield Step(round(draw.random() * 3, 3), "retain", DESCHEDULER, rate=round(1.5 + draw.random() * 4, 1))
     for _ in range(draw.choice((0, 0, 1, 1, 2))):
-        yield _fault(draw)
-
-
-def _fault(draw: random.Random) -> Step:
-    at_s = instant(draw, 0.2)
-    for_s = round(0.2 + draw.random() ** 3 * (FAULTS_LAST_S - at_s), 3)
-    kinds = (
-        Step(at_s, "crash", DESCHEDULER, number=draw.randint(0, 60)),
-        Step(at_s, "crash", DESCHEDULER, number=draw.randint(0, 60)),
-        Step(at_s, "stop", DESCHEDULER, for_s=for_s),
-        Step(at_s, "jump-clock", DESCHEDULER, number=draw.randint(-600, 600), for_s=for_s),
-        Step(at_s, "cut-log", DESCHEDULER, for_s=for_s),
-        Step(at_s, "cut-bus", DESCHEDULER, draw.choice(("both", "deaf", "mute")), for_s=for_s),
-    )
-    return draw.choice(kinds)
+        yield draw.choice(faults_of(draw, DESCHEDULER, *fault_time(draw)))

@@ -13,7 +13,7 @@ from cli.dev.fault_simulation.memory_log import BEGINS_US, MemoryPostgres, Row
 from cli.dev.fault_simulation.node_agents import NodeAgent
 from cli.dev.fault_simulation.node_cards import NodeCards
 from cli.dev.fault_simulation.operator import Operator
-from cli.dev.fault_simulation.plan import FAULTS_LAST_S
+from cli.dev.fault_simulation.plan_step import FAULTS_LAST_S
 from cli.dev.fault_simulation.replica import GATEWAY, ONE_SHOT_MAX_AGE_S, Outside, Replica
 from cli.dev.fault_simulation.virtual_loop import Process, VirtualLoop
 from cli.dev.fault_simulation.volume_controller import VolumeController
