@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from shared.kube.instants import SECOND, BadTime, duration_ns
+from shared.kube.meta import Metadata
 
 POD_GROUP_LABEL = "pod-group.scheduling.sigs.k8s.io"
 LIGHTWEIGHT_NAME = f"{POD_GROUP_LABEL}/name"
@@ -90,14 +91,14 @@ class GangSettings(msgspec.Struct, frozen=True, array_like=True):
     failure_policy: str = ""
 
 
-def gang_of(namespace: str, labels: Texts, annotations: Texts) -> str:
+def gang_of(metadata: Metadata) -> str:
     """Returns the id of a pod's gang, `namespace/name`; empty without one."""
-    name = ""
+    labels, annotations, name = metadata.labels, metadata.annotations, ""
     if labels:
         name = labels.get(POD_GROUP_LABEL) or labels.get(LIGHTWEIGHT_NAME) or ""
     if not name and annotations:
         name = annotations.get(NAME) or ""
-    return f"{namespace}/{name}" if name else ""
+    return f"{metadata.namespace}/{name}" if name else ""
 
 
 def gangs_that_end_together(gang: str, settings_of: Callable[[str], GangSettings | None]) -> tuple[str, ...]:

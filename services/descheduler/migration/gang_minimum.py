@@ -18,7 +18,7 @@ def breaks_gang(facts: ClusterFacts, pod: Pod, leaving: Container[str] = ()) -> 
         leaving: uids of pods that count as gone, since they move already.
     """
     metadata = pod.metadata
-    gang = gang_of(metadata.namespace, metadata.labels, metadata.annotations)
+    gang = gang_of(metadata)
     if not gang or not pod.spec.node_name:
         return ""
     settings = facts.gang_settings(gang)

@@ -110,7 +110,7 @@ class MigrationLimits:
 
     def per_gang(self, pod: Pod) -> Reason:
         """Compares the members of a Strict gang that neither leave nor are to leave with its minimum."""
-        if not gang_of(pod.metadata.namespace, pod.metadata.labels, pod.metadata.annotations):
+        if not gang_of(pod.metadata):
             return ""
         moving = {each.metadata.uid for job in self._others(pod) for each in self._facts.pods_of_job(job)}
         return breaks_gang(self._facts, pod, moving)

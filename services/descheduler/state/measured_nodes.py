@@ -101,7 +101,7 @@ def pod_on_node(pod: Pod) -> PodOnNode:
         requests,
         constraints,
         (names, tuple(requests[name] for name in names)),
-        gang_of(metadata.namespace, metadata.labels, metadata.annotations),
+        gang_of(metadata),
         metadata.controller,
     )
 

@@ -49,7 +49,7 @@ class ObservedPods:
             self._mark(spec.node_name)
         if (owner := pod.metadata.controller) is not None and not is_available(pod):
             self._unavailable.setdefault(owner.uid, {})[uid] = None
-        if gang := _gang(pod):
+        if gang := gang_of(pod.metadata):
             self._of_gang.setdefault(gang, {})[uid] = None
         if len(self._specs) > 2 * len(self.by_uid) + SPARE_SPECS:
             self._specs = {ENCODER.encode(each.spec): each.spec for each in self.by_uid.values()}
@@ -65,7 +65,7 @@ class ObservedPods:
             self._mark(node)
         if (owner := pod.metadata.controller) is not None:
             discard(self._unavailable, owner.uid, uid)
-        if gang := _gang(pod):
+        if gang := gang_of(pod.metadata):
             discard(self._of_gang, gang, uid)
 
     def _mark(self, node: str) -> None:
@@ -104,11 +104,6 @@ def is_available(pod: Pod) -> bool:
     ready = pod.condition("Ready")
     is_active = not pod.has_ended and not pod.metadata.deletion_timestamp
     return is_active and ready is not None and ready.status == "True"
-
-
-def _gang(pod: Pod) -> str:
-    metadata = pod.metadata
-    return gang_of(metadata.namespace, metadata.labels, metadata.annotations)
 
 
 def discard(index: _Index, group: str, key: str) -> None:

@@ -37,7 +37,7 @@ class ObservedPod(msgspec.Struct, frozen=True, eq=False, weakref=True, omit_defa
 def observed_of(pod: Pod) -> ObservedPod:
     """Reads a pod's object."""
     metadata = pod.metadata
-    gang = gang_of(metadata.namespace, metadata.labels, metadata.annotations)
+    gang = gang_of(metadata)
     return ObservedPod(
         namespace=metadata.namespace,
         label=(metadata.labels or {}).get(QUOTA_NAME, ""),

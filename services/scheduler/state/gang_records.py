@@ -108,7 +108,7 @@ class GangRecords:
     def observe_pod(self, uid: str, pod: Pod, seq: int, at_ns: int) -> None:
         """Counts a pod in its gang. Where it has failed for good, the policy of its group decides about the others."""
         metadata = pod.metadata
-        gang = gang_of(metadata.namespace, metadata.labels, metadata.annotations)
+        gang = gang_of(metadata)
         if uid in self.gang_of and self.gang_of[uid] != gang:
             self.lose_pod(uid, seq, at_ns)
         if not gang:
