@@ -152,9 +152,7 @@ async def _statuses(endpoints: Endpoints) -> Statuses:
 
 
 async def _writers(endpoints: Endpoints, received: ReceivedAnnouncements | None, statuses: Statuses) -> list[Finding]:
-    """Checks the leader of each context, by its beacons; where its status says that it leads and announces, none is
-    waited for.
-    """
+    """Checks the leader of each context by its beacons. A leader whose status shows that it announces needs none."""
     found: list[Finding] = []
     async with _check("services", found), opened(endpoints.postgres) as database:
         reader = LogReader(database)

@@ -12,7 +12,7 @@ CONFIG_MAP = "ConfigMap koordinator-system/slo-controller-config"
 
 
 async def overcommitment_of(database: Database, node: Metadata) -> str:
-    """Says whether over-commitment is on for a node, by the configuration in force, and what it waits for."""
+    """Returns a sentence: whether over-commitment is on for a node by the configuration in force, and what is missing."""
     try:
         text = await text_of(database, "slo")
     except NoConfiguration:

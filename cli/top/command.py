@@ -70,8 +70,8 @@ async def _top(endpoints: Endpoints, output: Format, interval_s: float, *, once:
 
 
 async def _look_once(watched: "_Watched", most_s: float) -> Summary:
-    """Returns what a second look shows: half a second after the first, or once it is known of each writer whether it
-    leads. The status of a process says so; the beacons of others take up to a second.
+    """Returns the summary of a second look, half a second after the first, or later: until each writer has shown by its
+    status or by a beacon whether it leads. A beacon takes up to a second.
     """
     await watched.look()
     ends = time.monotonic() + most_s

@@ -64,7 +64,7 @@ class PriorityThreshold(Strict):
 
 
 class ObjectLimiterArgs(Strict):
-    """How often the pods of one object are evicted."""
+    """A limit on the evictions of the pods of one object over time."""
 
     duration: str = "0s"
     max_migrating: int | str | None = None

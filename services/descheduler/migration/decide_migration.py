@@ -1,4 +1,4 @@
-"""The steps that are due of all PodMigrationJobs: arbitration, those of each job, and the end of what jobs leave behind.
+"""The due steps of all PodMigrationJobs: arbitration, those of each job, and the deletion of old jobs and places.
 
 A function of the State and `now`: whatever a crash lost is decided again. Source: spec/descheduler.md 3.4, 3.10.
 """
@@ -205,7 +205,7 @@ def _unreadable(inputs: Inputs) -> Iterator[Draft]:
 
 
 def _is_outdated(state: MigrationState, job: PodMigrationJob, now_ns: int) -> bool:
-    """Reports whether an old job is to be deleted now, in whatever phase it is."""
+    """Reports whether a job is so old that it is deleted now. Its phase does not count."""
     kept_ns = job.ttl_ns + KEPT_NS if job.ttl_ns else KEPT_WITHOUT_TTL_NS
     is_old = now_ns - job.created_ns >= kept_ns
     return is_old and job.uid not in state.deleted and not eviction_in_flight(state, job)

@@ -25,6 +25,7 @@ from shared.events import Cause
 from shared.events.cluster import BindRejected, NodeMetricDeleted, NodeMetricObserved
 from shared.events.scheduling import CycleDecided, PodOutcome, PodPlaced
 from shared.kube.instants import duration_ns, duration_text, instant_ns, instant_text
+from shared.kube.json_text import json_value
 from shared.kube.node import NodeMetric
 from shared.kube.pod import Pod
 
@@ -158,7 +159,7 @@ def _estimate_pod(args: LoadAwareArgs, pod: Pod, assigned_ns: int) -> dict[str, 
 
 
 def _plain(args: LoadAwareArgs) -> dict[str, Any]:
-    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(args))
+    plain: dict[str, Any] = json_value(args)
     for name in _DURATIONS:
         if name in plain.get("aggregated", {}):
             plain["aggregated"][name] = duration_text(duration_ns(plain["aggregated"][name]))

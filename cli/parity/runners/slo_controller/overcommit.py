@@ -18,6 +18,7 @@ from services.slo_controller.overcommit.mid_resources import STATIC, MidResource
 from services.slo_controller.overcommit.report_expiry import is_degraded
 from shared.events.slo import NodeOvercommitted
 from shared.kube.instants import instant_ns
+from shared.kube.json_text import json_value
 from shared.kube.meta import Metadata
 from shared.kube.quantity import NANO, milli, nanos, value
 from shared.kube.slo_config import ColocationConfig, ColocationStrategy
@@ -38,7 +39,7 @@ def answer(op: str, given: Given) -> dict[str, Any]:
         case "effective_strategy":
             config = msgspec.convert(given["config"], ColocationConfig)
             strategy = effective_strategy(config, msgspec.convert(given["node"]["metadata"], Metadata))
-            whole = msgspec.json.decode(msgspec.json.encode(strategy))
+            whole = json_value(strategy)
             return {"strategy": whole, "valid": first_invalid_field(strategy) is None}
     return calculate(given)
 

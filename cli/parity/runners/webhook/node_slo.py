@@ -11,6 +11,7 @@ from cli.parity.runners.webhook.canonical_quantities import canonical
 from services.slo_controller.config.node_slo_spec import node_slo_spec
 from services.slo_controller.config.slo_configmap import config_of, read
 from shared.domain.slo_defaults import NodeSloSpec, in_force
+from shared.kube.json_text import json_value
 from shared.kube.meta import Metadata
 
 
@@ -35,7 +36,7 @@ def agent_merge_node_slo(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _merged(spec: Any) -> dict[str, Any]:
     received = msgspec.convert(spec or {}, NodeSloSpec)
-    return _recorded(msgspec.json.decode(msgspec.json.encode(in_force(received))))
+    return _recorded(json_value(in_force(received)))
 
 
 def _recorded(spec: dict[str, Any]) -> dict[str, Any]:
