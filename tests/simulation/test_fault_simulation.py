@@ -26,7 +26,7 @@ FINDS_IT = {
     "limits_of_workloads_are_ignored": 9,
     "statuses_of_jobs_are_not_carried_forward": 72,
     "revoked_pods_are_requested_again": 33,
-    "claims_have_two_volumes": 1,
+    "claims_have_two_volumes": 30,
     "pods_are_bound_before_their_volumes": 1,
     "volumes_are_given_to_their_claims_for_ever": 1,
     "cpus_of_reservations_are_given_twice": 22,

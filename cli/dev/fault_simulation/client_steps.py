@@ -6,7 +6,6 @@ from cli.dev.fault_simulation import cluster_objects, gangs_and_reservations, vo
 from cli.dev.fault_simulation.gangs_and_reservations import MEMBERS, OWNERS
 from cli.dev.fault_simulation.memory_api import STORAGE_CLASSES, Refused
 from cli.dev.fault_simulation.plan_step import Step
-from cli.dev.fault_simulation.replica import GATEWAY
 from cli.dev.fault_simulation.world import World
 from shared.kube import resource_names
 from shared.kube.system_annotations import DEVICE_ALLOCATED, RESOURCE_STATUS
@@ -59,17 +58,12 @@ def _request_eviction(world: World, step: Step) -> None:
     pod = world.api.objects["pods"].get(f"{cluster_objects.NAMESPACE}/{step.target}")
     node = pod["spec"].get("nodeName") if pod else None
     if pod is not None and node in world.agents:
-        world.operator.evictions_requested += 1
-        if world.operator.evictions_requested > GATEWAY.evictions_per_node:
-            # One that waits for budget becomes too old, but not where the clock of its service was ahead.
-            world.watch_evictions()
         agent = world.agents[node]
         world.loop.spawn(agent.process, agent.request_eviction(pod["metadata"]["uid"]))
 
 
 def _evict_all(world: World, _step: Step) -> None:
     """Lets the agents request the eviction of all their pods: more than the budgets allow."""
-    world.watch_evictions()
     for pod in list(world.api.objects["pods"].values()):
         _request_eviction(world, Step(0.0, "", pod["metadata"]["name"]))
 
@@ -80,7 +74,6 @@ def _crash_in_evictions(world: World, step: Step) -> None:
 
 
 def _hold_evictions(world: World, _step: Step) -> None:
-    world.watch_evictions()
     world.loop.spawn(world.operator.process, world.operator.hold_evictions())
 
 
@@ -143,7 +136,6 @@ def _set_max(world: World, step: Step) -> None:
 
 
 def _lower_quota(world: World, step: Step) -> None:
-    world.watch_evictions()
     _set_max(world, step)
 
 

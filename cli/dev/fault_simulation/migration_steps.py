@@ -13,10 +13,8 @@ from shared.kube.resource_names import MIGRATION_JOBS, RESERVATIONS
 
 
 def _add(world: World, step: Step) -> None:
-    """Creates the workload, and lets the operator release evictions that wait."""
     if f"{NAMESPACE}/{migrations.WORKLOAD}" not in world.api.objects[migrations.REPLICA_SETS]:
         world.api.create(migrations.REPLICA_SETS, migrations.replica_set(step.number))
-    world.watch_evictions()
 
 
 def _migrate_pod(world: World, step: Step) -> None:

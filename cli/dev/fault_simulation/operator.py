@@ -38,7 +38,6 @@ class Operator:
         self._objects = objects
         self._known_and_live = known_and_live
         self.watches_evictions = False
-        self.evictions_requested = 0
 
     async def run(self) -> None:
         """Looks at the lists until the world ends."""

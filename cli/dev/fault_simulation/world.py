@@ -131,13 +131,6 @@ class World:
             self.cards[node] = cards
             self.loop.spawn(agent.process, cards.report(agent, self.invariants.cards.accepted))
 
-    def watch_evictions(self) -> None:
-        """Lets the operator release evictions that wait, from now on."""
-        operator = self.operator
-        if not operator.watches_evictions:
-            operator.watches_evictions = True
-            self.loop.spawn(operator.process, operator.watch_evictions())
-
     def crash_after(self, replica: Replica, callbacks: int) -> None:
         """Crashes a replica after so many more of its callbacks."""
         self._crashes[replica.process] = (replica, callbacks)
@@ -159,10 +152,14 @@ class World:
         self.later(for_s, lambda: connect(None))
 
     def _appended(self, context: str, rows: list[Row]) -> None:
-        """Checks a commit. An eviction that waits for budget holds room for the pod that it is for, until the operator looks."""
+        """Checks a commit. From the first eviction that waits for budget on the operator looks at those that wait: they
+        hold room for the pods that they are for.
+        """
         self.invariants.appended(context, rows)
-        if context == "cluster" and any(row.type == _PAUSED for row in rows):
-            self.watch_evictions()
+        operator = self.operator
+        if not operator.watches_evictions and context == "cluster" and any(row.type == _PAUSED for row in rows):
+            operator.watches_evictions = True
+            self.loop.spawn(operator.process, operator.watch_evictions())
 
     def _changed(self, resource: str, key: str, before: Body | None, after: Body | None) -> None:
         self.invariants.changed(resource, key, before, after)
