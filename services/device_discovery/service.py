@@ -38,7 +38,7 @@ NODES_PER_APPEND = 200
 MOST_NODES = 100_000
 """Nodes of which something is remembered; beyond these, names of no node of the cluster are forgotten."""
 WAITED = "waited"
-"""The transport of a message that waited here for its turn; its receipt was sent before."""
+"""The transport of a message that waited here for its turn; a receipt that says so was sent before."""
 
 
 async def _no_answer(_: Receipt) -> None:
@@ -103,7 +103,8 @@ class Discovery:
             self._rejections.add(message, error, batch, boot, seq)
             return
         if message.transport != WAITED:
-            batch.accept(message, "inventory", inventory.boot, inventory.seq)
+            answer = batch.keep if node in self._waiting else batch.accept
+            answer(message, "inventory", inventory.boot, inventory.seq)
 
     def _is_repeated(self, inventory: Inventory) -> bool:
         known = self._nodes.get(inventory.node)

@@ -40,6 +40,10 @@ class Batch:
         """Adds the receipt of an accepted message."""
         self.answers.append((message, Receipt(kind, boot, seq)))
 
+    def keep(self, message: Incoming, kind: Kind, boot: str, seq: int) -> None:
+        """Adds the receipt of a message that waits: not all of it is in the log yet."""
+        self.answers.append((message, Receipt(kind, boot, seq, waits=True)))
+
 
 async def serve(
     runtime: Runtime, inbox: AgentInbox, decide: Callable[[Incoming, Batch], None], accepted: Counter

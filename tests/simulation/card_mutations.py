@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from services.device_discovery import decide_inventory, service
 from services.scheduler.plugins.device_share import device_usage, devices_of_node
+from shared.ingest.message_loop import Batch
 
 
 def unhealthy_cards_take_pods() -> AbstractContextManager[Any]:
@@ -34,9 +35,15 @@ def failing_cards_wait_for_their_turn() -> AbstractContextManager[Any]:
     return patch.object(service, "losses", lambda _drafts: [])
 
 
+def inventories_that_wait_are_accepted() -> AbstractContextManager[Any]:
+    """Of an inventory that waits for its turn the receipt says that it is in the log."""
+    return patch.object(Batch, "keep", Batch.accept)
+
+
 CARD_MUTATIONS = (
     unhealthy_cards_take_pods,
     shares_of_cards_are_given_twice,
     missing_cards_stay,
     failing_cards_wait_for_their_turn,
+    inventories_that_wait_are_accepted,
 )

@@ -64,15 +64,17 @@ class CardInvariant:
         elif context == "scheduling" and any(row.type == _PLACED for row in rows):
             self._check_placements(rows)
 
-    def accepted(self, cards: NodeCards) -> None:
-        """Checks that of an accepted inventory all is recorded that takes a card away."""
-        if cards.node not in self._known or cards.accepted is None:
+    def answered(self, cards: NodeCards) -> None:
+        """Checks that of an inventory with a receipt all is recorded that takes a card away, and of an accepted one all."""
+        if cards.node not in self._known or cards.answered is None:
             return  # an inventory waits until its node is observed
-        there = {found.minor: found.id for found in cards.accepted.devices if found.health}
+        reported = {f"{cards.node}/gpu/{found.minor}": found for found in cards.answered.devices if found.health}
         for device, id_ in self._recorded.items():
-            node, _, minor = device.split("/")
-            if node == cards.node and id_ and int(minor) not in there:
-                self._report(f"{device} is reported as unavailable, the report is accepted, and nothing is recorded")
+            if device.startswith(f"{cards.node}/") and id_ and device not in reported:
+                self._report(f"{device} is reported as unavailable, the report has a receipt, and nothing is recorded")
+        for device, found in reported.items():
+            if cards.accepted is not None and self._recorded.get(device) != found.id:
+                self._report(f"{device} is reported as {found.id}, the report is accepted, and nothing is recorded")
 
     def _observe(self, row: Row) -> None:
         found = msgspec.json.decode(row.data, type=_Object)

@@ -12,7 +12,9 @@ CORE = "koordinator.sh/gpu-core"
 def differing_devices(world: World) -> Iterator[str]:
     """Yields nodes whose Device, or whose amounts, are not what their agents reported."""
     for node, cards in world.cards.items():
-        if cards.accepted is None or cards.accepted != cards.inventory:
+        if cards.accepted != cards.inventory:
+            if not world.agents[node].process.stopped:
+                yield f"the inventory of {node} is not accepted"
             continue  # silent to the end
         device = world.api.objects[DEVICES].get(node)
         desired = {found.minor: (found.health, found.id) for found in cards.inventory.devices}

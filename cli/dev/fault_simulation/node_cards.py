@@ -32,12 +32,14 @@ class NodeCards:
     Attributes:
         node: its name.
         failed: minor -> what has happened to the card, a member of FAILURES.
-        accepted: the inventory of the newest accepted message; None before.
+        answered: the inventory of the newest message with a receipt; None before.
+        accepted: likewise, if that receipt says that all of it is in the log; None from the next other one on.
     """
 
     def __init__(self, node: str) -> None:
         self.node = node
         self.failed: dict[int, str] = {}
+        self.answered: Devices | None = None
         self.accepted: Devices | None = None
 
     @property
@@ -58,11 +60,11 @@ class NodeCards:
                     conditions=_SICK if failure == UNHEALTHY else (),
                 )
 
-    async def report(self, agent: NodeAgent, accepted: Callable[["NodeCards"], object]) -> None:
+    async def report(self, agent: NodeAgent, answered: Callable[["NodeCards"], object]) -> None:
         """Reports the cards as an agent does: at once when they change, and repeated; until the world ends.
 
         Args:
-            accepted: called with each receipt of an accepted inventory.
+            answered: called with each receipt of an inventory that is not refused.
         """
         loop = asyncio.get_running_loop()
         sequence, newest, next_s = 0, None, loop.time()
@@ -71,17 +73,18 @@ class NodeCards:
             if found == newest and loop.time() < next_s:
                 await asyncio.sleep(LOOK_INTERVAL_S)
                 continue
-            sequence += found != newest
-            newest = found
+            if found != newest:
+                sequence, newest, self.accepted = sequence + 1, found, None
             data = device_inventory.encode(node=self.node, boot="1", seq=sequence, at_ns=time.time_ns(), devices=found)
             where = subjects.subject(self.node, subjects.INVENTORY)
             try:
                 answer = receipt.decode(await agent.bus.request(where, data, deadline_s=DEADLINE_S))
             except NoResponse:
+                next_s = loop.time()
                 continue  # with what it finds then
-            if answer.accepted:
-                self.accepted = found
-                accepted(self)
+            if not answer.refused:
+                self.answered, self.accepted = found, found if answer.accepted else None
+                answered(self)
             next_s = loop.time() + INVENTORY_INTERVAL_S
 
 

@@ -129,7 +129,7 @@ class World:
         if node not in self.cards and node in self.agents:
             agent, cards = self.agents[node], NodeCards(node)
             self.cards[node] = cards
-            self.loop.spawn(agent.process, cards.report(agent, self.invariants.cards.accepted))
+            self.loop.spawn(agent.process, cards.report(agent, self.invariants.cards.answered))
 
     def crash_after(self, replica: Replica, callbacks: int) -> None:
         """Crashes a replica after so many more of its callbacks."""

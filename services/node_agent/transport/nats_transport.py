@@ -69,7 +69,9 @@ class NatsTransport:
             self._outbox.done(message, refused)
 
     async def _request(self, message: Message) -> str | None:
-        """Returns the reason of a rejection, empty when the message is in the log; None without a reply."""
+        """Returns the reason of a rejection, None without a reply; empty when the message is in the log, and for an
+        inventory that waits: inventories are repeated in any case.
+        """
         subject = subjects.subject(self._node, message.kind)
         try:
             reply = receipt.decode(await self._bus.request(subject, message.data, deadline_s=ANSWER_WITHIN_S))

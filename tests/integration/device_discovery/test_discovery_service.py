@@ -61,7 +61,7 @@ async def test_an_accepted_inventory_is_in_the_log_once_even_after_a_kill_and_a_
 ) -> None:
     async with stage(database, nats, tmp_path, specs=SPECS) as on:
         agent = Agent(on.bus)
-        assert (await agent.report(gpu(0))).accepted, "an inventory of a node that is not known yet waits for it"
+        assert (await agent.report(gpu(0))).waits, "an inventory of a node that is not known yet waits for it"
         await on.observe(NodeObserved(node="n1", object=node("n1")))
         await until(lambda: desired(on), holds=len)
         assert (await agent.report(gpu(0), gpu(1))).accepted
