@@ -146,9 +146,11 @@ def _retry_ns(world: World, objects: Iterable[Body]) -> int:
 
 
 def _reserved_for(world: World, pod: Body) -> str | None:
-    """Returns the node of a Reservation that a pod owns and fits into."""
+    """Returns the node of a Reservation that a pod owns and fits into; no pod is placed on a cordoned one."""
     name = pod["metadata"]["labels"][OWNER_LABEL]
-    for node in world.api.objects["nodes"]:
+    for node, body in world.api.objects["nodes"].items():
+        if body["spec"].get("unschedulable"):
+            continue
         for held in world.invariants.held.on(node):
             is_open = held.name == name and not (held.once and held.owners)
             if is_open and all(requested(pod, kind) <= held.left[kind] for kind in KINDS):
