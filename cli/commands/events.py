@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from cli.commands.parked_events import parked, skip
-from cli.supervisor.log_access import log_of
+from cli.supervisor.log_access import await_system, is_stopped, log_of
 from cli.terminal import name_completion
 from cli.terminal.choice import check_event_type, chosen_contexts
 from cli.terminal.durations import instant
@@ -117,14 +117,34 @@ def events(
     newest = (0 if since else 50) if last is None else last
     filters = Filters(context, kind, full_name(key, namespace) if key and namespace else key, since, until, namespace)
     with log_of(folder) as postgres:
-        asyncio.run(_events(postgres, filters, newest, output, follow=follow))
+        is_written = follow and not is_stopped(folder)
+        begin = asyncio.run(_events(postgres, filters, newest, output, titles=follow, follow=is_written))
+    if follow and not is_written:
+        click.echo("koord: nothing is appended while no system runs; events follow from its start on", err=True)
+        await_system(folder)
+        with log_of(folder) as postgres:
+            asyncio.run(_followed(postgres, begin, output))
 
 
 events.add_command(parked)
 events.add_command(skip)
 
 
-async def _events(postgres: str, filters: Filters, newest: int, output: Format, *, follow: bool) -> None:
+class _Shown(NamedTuple):
+    """What was shown: the filters with the whole key, and context -> seq of the last event that was looked at."""
+
+    filters: Filters
+    heads: dict[str, int]
+
+
+async def _events(
+    postgres: str, filters: Filters, newest: int, output: Format, *, titles: bool, follow: bool
+) -> _Shown:
+    """Shows the events that are there, and then those that follow.
+
+    Args:
+        titles: print those of a table without rows too.
+    """
     async with reading(postgres) as log:
         contexts = chosen_contexts(await log.contexts(), filters.context)
         if filters.kind:
@@ -136,16 +156,26 @@ async def _events(postgres: str, filters: Filters, newest: int, output: Format, 
         found = _merged(sources)
         if newest:
             found = _all_of(deque([row async for row in found], newest))
-        is_empty = not await _show(found, output, header=True, without_rows=follow)
-        if is_empty and not follow and output in ("table", "wide"):
+        is_empty = not await _show(found, output, header=True, without_rows=titles)
+        if is_empty and not titles and output in ("table", "wide"):
             click.echo("No events found.", err=True)
-        while follow:
-            await asyncio.sleep(POLL_INTERVAL_S)
-            for name in contexts:
-                head = (await log.head(name)).seq
-                if head > heads[name]:
-                    await _show(_rows(log, filters, name, heads[name], head, 0), output, header=False)
+    shown = _Shown(filters, heads)
+    if follow:
+        await _followed(postgres, shown, output)
+    return shown
+
+
+async def _followed(postgres: str, shown: _Shown, output: Format) -> None:
+    """Shows the events that are appended after those shown, without an end."""
+    filters, heads = shown
+    async with reading(postgres) as log:
+        while True:
+            for name in chosen_contexts(await log.contexts(), filters.context):
+                head, before = (await log.head(name)).seq, heads.get(name, 0)
+                if head > before:
+                    await _show(_rows(log, filters, name, before, head, 0), output, header=False)
                     heads[name] = head
+            await asyncio.sleep(POLL_INTERVAL_S)
 
 
 async def _known_key(log: LogReader, contexts: Sequence[str], key: str) -> str:

@@ -80,13 +80,17 @@ def _by(record: RecordedEvent) -> str:
     return REQUESTERS.get(record.context, "the agent of its node")
 
 
+def _evicted(event: PodEvicted) -> str:
+    if event.node:
+        return f"it is evicted from {event.node}"
+    return "it is evicted" if event.without_node else "it was gone before the eviction"
+
+
 _TEXTS: Mapping[type[Event], Callable[[RecordedEvent, Any], tuple[str, str]]] = {
     AgentEvictionRequested: lambda _, event: ("requested", f"the agent of its node wants it gone: {event.reason}"),
     EvictionRequested: lambda record, event: ("requested", f"{_by(record)} requests its eviction: {event.reason}"),
     EvictionPaused: lambda _, event: ("waiting", f"the eviction waits: {event.reason}"),
-    PodEvicted: lambda _, event: (
-        "evicted", f"it is evicted from {event.node}" if event.node else "it was gone before the eviction"
-    ),
+    PodEvicted: lambda _, event: ("evicted", _evicted(event)),
     EvictionRejected: lambda _, event: ("rejected", f"the eviction is rejected: {event.reason}"),
     EvictionFailed: lambda _, event: ("failed", f"the eviction failed: {event.reason}"),
     EvictionSuppressed: lambda _, _event: ("suppressed", "shadow mode: nothing was written"),

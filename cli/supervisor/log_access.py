@@ -2,15 +2,20 @@
 
 import asyncio
 import os
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import click
 
-from cli.supervisor.system_folder import find_endpoints, find_running, server_of, systems_in, taken
+from cli.supervisor.system_folder import FolderTaken, find_endpoints, find_running, server_of, systems_in, taken
 
 READ_ONLY = {"default_transaction_read_only": "on"}
+OTHERS_S = 30.0
+"""Seconds that another command may read the log of the stopped system, or a system may take to start."""
+
+_POLL_INTERVAL_S = 0.5
 
 
 @contextmanager
@@ -18,8 +23,10 @@ def log_of(folder: Path) -> Iterator[str]:
     """Yields the URL of the database to read: KOORD_POSTGRES, else that of the system that runs in `folder` or below
     it, else that of the only system there, whose Postgres is started for as long as the context lasts.
 
+    Commands that start it wait for each other.
+
     Raises:
-        KoordError: there is no system, or several.
+        KoordError: there is no system, or several, or another process holds the folder for longer than OTHERS_S.
     """
     stopped = systems_in(folder)
     if os.environ.get("KOORD_POSTGRES", "") or find_running(folder) or len(stopped) != 1:
@@ -32,7 +39,14 @@ def log_of(folder: Path) -> Iterator[str]:
     if not (server / "postgres" / "data").is_dir():
         yield find_endpoints(folder).postgres
         return
-    with taken(server):
+    with ExitStack() as held:
+        try:
+            held.enter_context(taken(server, patience_s=OTHERS_S, reader=_command()))
+        except FolderTaken:
+            if not find_running(folder):
+                raise
+            yield find_endpoints(folder).postgres  # it was starting
+            return
         click.echo(f"koord: no system runs in {system}; its Postgres is started to read the log", err=True)
         postgres = EmbeddedPostgres(server / "postgres", settings=READ_ONLY)
         asyncio.run(postgres.start())
@@ -40,3 +54,20 @@ def log_of(folder: Path) -> Iterator[str]:
             yield postgres.url_of(name) if name else postgres.url
         finally:
             asyncio.run(postgres.stop())
+
+
+def is_stopped(folder: Path) -> bool:
+    """Returns whether the log is that of a stopped system, to which nothing is appended."""
+    return not os.environ.get("KOORD_POSTGRES", "") and not find_running(folder)
+
+
+def await_system(folder: Path) -> None:
+    """Returns when a system runs in the folder or below it."""
+    while not find_running(folder):
+        time.sleep(_POLL_INTERVAL_S)
+
+
+def _command() -> str:
+    """Returns the command that runs, such as `koord get nodes`."""
+    context = click.get_current_context(silent=True)
+    return context.command_path if context else "koord"

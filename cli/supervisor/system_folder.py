@@ -68,15 +68,41 @@ class SeveralSystems(KoordError):
         super().__init__(f"{folder} has several systems: choose one with --dir: {', '.join(map(str, found))}")
 
 
+class FolderTaken(KoordError):
+    """Another process holds the folder."""
+
+    def __init__(self, folder: Path, holder: str, reader: str) -> None:
+        """Says what holds the folder, and what to do.
+
+        Args:
+            holder: content of its lock: process id, and the command where that only reads; empty just after a start.
+            reader: the command that wants the folder where it only reads; empty for a system.
+        """
+        process, _, other = holder.partition(" ")
+        by = f" (process {process})" if process else ""
+        if other:
+            text = f"{folder}: `{other}`{by} reads the log of the stopped system; end it, or wait until it has ended"
+        elif reader:
+            text = f"{folder}: its system starts or stops{by}; try again in some seconds"
+        else:
+            text = (
+                f"a system runs in {folder} already{by}; end it first: two systems of one cluster would write against "
+                "each other"
+            )
+        super().__init__(text)
+
+
 @contextmanager
-def taken(folder: Path, *, patience_s: float = 0.0) -> Iterator[None]:
+def taken(folder: Path, *, patience_s: float = 0.0, reader: str = "") -> Iterator[None]:
     """Holds the folder; a second system would ruin the first one's data.
 
     Args:
         patience_s: how long a command that reads the log of the stopped system is waited for.
+        reader: the command that holds it where that only reads; empty for a system.
 
     Raises:
-        KoordError: another process holds it, or it cannot be written.
+        FolderTaken: another process holds it.
+        KoordError: it cannot be written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -92,12 +118,9 @@ def taken(folder: Path, *, patience_s: float = 0.0) -> Iterator[None]:
                 time.sleep(_RETRY_S)
                 continue
             lock.seek(0)
-            raise KoordError(
-                f"a system runs in {folder} already (process {lock.read().strip()}); end it first: two systems "
-                "of one cluster would write against each other"
-            )
+            raise FolderTaken(folder, lock.read().strip(), reader)
         lock.truncate(0)
-        lock.write(f"{os.getpid()}\n")
+        lock.write(f"{os.getpid()} {reader}\n")
         lock.flush()
         yield
 

@@ -21,7 +21,7 @@ from shared.events.cluster import (
 )
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.scheduling import PodPlaced, PodUnschedulable
-from shared.kube.pod import PodCondition
+from shared.kube.pod import Pod, PodCondition
 from shared.kube.system_annotations import allocations_in
 from shared.runtime.intent_rights import refused_outcome
 
@@ -108,7 +108,16 @@ def evict(api: ApiTransaction, cause: Cause, intent: EvictionRequested) -> None:
     if pod and pod.metadata.uid == intent.pod_uid:
         why = PodCondition(type="DisruptionTarget", status="True", reason=EVICTION, message=intent.reason)
         api.end_pod(pod, intent.grace_period_s, why)
-    api.record_outcome(PodEvicted(pod=intent.pod, pod_uid=intent.pod_uid), cause, intent.pod_uid)
+    api.record_outcome(_evicted(intent, pod), cause, intent.pod_uid)
+
+
+def _evicted(intent: EvictionRequested, pod: Pod | None) -> PodEvicted:
+    """Returns the outcome with the node and the workload of the pod, as the gateway records it; without for one gone."""
+    if pod is None or pod.metadata.uid != intent.pod_uid:
+        return PodEvicted(pod=intent.pod, pod_uid=intent.pod_uid)
+    node, owner = pod.spec.node_name or "", pod.metadata.controller
+    workload = f"{owner.kind}/{owner.name}" if owner else ""
+    return PodEvicted(pod=intent.pod, pod_uid=intent.pod_uid, node=node, workload=workload, without_node=not node)
 
 
 def apply_desired_state(

@@ -152,13 +152,42 @@ def test_after_its_end_the_log_of_a_system_can_be_read(folder: Path) -> None:
         terminal.wait_for(r"simulator +leading")
         terminal.press(CTRL_C)
         assert terminal.wait_for_end() == 0
-    for arguments in (["events", "--log", "cluster"], ["audit", "verify"], ["get", "configs"]):
-        command = [sys.executable, "-m", "cli", *arguments, "--dir", str(folder), "-o", "json"]
-        read = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert read.returncode == 0, read.stderr
-        assert read.stderr == f"koord: no system runs in {folder}; its Postgres is started to read the log\n"
-        assert read.stdout.startswith(("[", "{"))
+    readers = [
+        subprocess.Popen(
+            [sys.executable, "-m", "cli", *arguments, "--dir", str(folder), "-o", "json"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for arguments in (["events", "--log", "cluster"], ["audit", "verify"], ["get", "configs"])
+    ]
+    for reader in readers:  # each waits for those before it
+        printed, notes = reader.communicate()
+        assert reader.returncode == 0, notes
+        assert notes == f"koord: no system runs in {folder}; its Postgres is started to read the log\n"
+        assert printed.startswith(("[", "{"))
     assert processes_of(folder) == []
+
+
+def test_events_that_follow_a_stopped_system_let_others_read_it_and_go_on_with_its_start(folder: Path) -> None:
+    up = ["up", "--dir", str(folder), "--service", "simulator"]
+    with Terminal(up, ENV) as terminal:
+        terminal.wait_for(r"simulator +leading")
+        terminal.press(CTRL_C)
+        assert terminal.wait_for_end() == 0
+    follow = [sys.executable, "-m", "cli", "events", "-f", "--last", "1", "--log", "cluster", "--dir", str(folder)]
+    with subprocess.Popen(follow, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as reader:
+        assert reader.stdout
+        assert reader.stderr
+        while "follow from its start on" not in reader.stderr.readline():
+            assert reader.poll() is None
+        with Terminal(up, ENV) as terminal:
+            terminal.wait_for(r"simulator +leading")
+            while "WriterStarted" not in (line := reader.stdout.readline()):
+                assert line, reader.stderr.read()
+            reader.terminate()
+            terminal.press(CTRL_C)
+            assert terminal.wait_for_end() == 0
 
 
 def test_a_closed_terminal_stops_everything_in_order(folder: Path) -> None:

@@ -4,11 +4,20 @@ import os
 import threading
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from cli.supervisor.cluster_folder import folder_of
 from cli.supervisor.endpoints import Endpoints
-from cli.supervisor.system_folder import announced, find_endpoints, find_system, systems_in, taken
+from cli.supervisor.log_access import log_of
+from cli.supervisor.system_folder import (
+    FolderTaken,
+    announced,
+    find_endpoints,
+    find_system,
+    systems_in,
+    taken,
+)
 from shared.errors import KoordError
 
 
@@ -70,6 +79,48 @@ def test_a_start_waits_for_a_command_that_reads_the_log_and_not_for_a_system(tmp
         reader.join()
         with pytest.raises(KoordError, match=r"a system runs in .* already"), taken(tmp_path, patience_s=240):
             pass
+
+
+def _held(folder: Path, command: str) -> tuple[threading.Thread, threading.Event]:
+    """Holds a folder, as another process does, until the event is set."""
+    holds, leave = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with taken(folder, reader=command):
+            holds.set()
+            leave.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    holds.wait()
+    return thread, leave
+
+
+@pytest.mark.parametrize("wants", ["", "koord get nodes"])
+def test_a_command_that_reads_is_named_and_not_called_a_system(tmp_path: Path, wants: str) -> None:
+    thread, leave = _held(tmp_path, "koord events")
+    words = rf"`koord events` \(process {os.getpid()}\) reads the log of the stopped system; end it, or wait"
+    with pytest.raises(FolderTaken, match=words), taken(tmp_path, reader=wants):
+        pass
+    leave.set()
+    thread.join()
+
+
+def test_a_command_that_reads_waits_for_a_system_that_starts_and_reads_its_log(tmp_path: Path) -> None:
+    (tmp_path / "postgres" / "data").mkdir(parents=True)
+    thread, leave = _held(tmp_path, "")
+    timer = threading.Timer(
+        0.2, lambda: (tmp_path / "endpoints.json").write_bytes(msgspec.json.encode(endpoints("it")))
+    )
+    timer.start()
+    with log_of(tmp_path) as postgres:
+        assert postgres == "postgresql://it"
+    leave.set()
+    thread.join()
+
+
+def test_a_holder_that_has_not_written_its_number_yet_gets_none() -> None:
+    assert "process" not in str(FolderTaken(Path("there"), "", ""))
 
 
 def test_several_systems_need_a_choice(tmp_path: Path) -> None:

@@ -109,6 +109,7 @@ def test_an_evicted_pending_pod_is_removed_at_once_and_a_running_one_after_its_g
     for key in ("default/waiting", "default/web"):
         (outcome,) = world.intend(EvictionRequested(pod_uid=uid(world, key), pod=key, reason="too hot"))
         assert isinstance(outcome, PodEvicted)
+        assert (outcome.node, outcome.without_node) == (("", True) if key == "default/waiting" else ("n1", False))
     assert [event.pod for event in world.events(PodDeleted)] == ["default/waiting"]
     leaving = world.state.pods()["default/web"]
     condition = leaving.condition("DisruptionTarget")
@@ -123,6 +124,7 @@ def test_an_eviction_does_not_touch_another_pod_of_that_name() -> None:
     world = a_world()
     (outcome,) = world.intend(EvictionRequested(pod_uid="old", pod="default/web", reason="too hot"))
     assert isinstance(outcome, PodEvicted)
+    assert (outcome.node, outcome.without_node) == ("", False), "that pod was gone"
     assert "default/web" in world.state.pods()
 
 
