@@ -6,6 +6,7 @@ Importing one is left to its user.
 import importlib
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from shared.errors import KoordError
@@ -118,6 +119,22 @@ def variables_without_effect(names: Iterable[str], environment: Mapping[str, str
         if any(each.startswith(variable_of(name, "") + "_") for each in environment):
             found += unknown_variables(name, settings_of(name), environment)
     return found
+
+
+def check_settings(names: Iterable[str], environment: Mapping[str, str]) -> None:
+    """Reads the variables of these services, before any of them starts and fails by one; services without any variable
+    are not imported.
+
+    Raises:
+        BadSetting: a value does not fit; names the variable.
+    """
+    from shared.settings import MissingSetting, variable_of
+
+    for name in dict.fromkeys(names):
+        if any(each.startswith(variable_of(name, "") + "_") for each in environment):
+            for settings in settings_of(name):
+                with suppress(MissingSetting):  # some are given by what starts the service
+                    settings.load(name, environment)
 
 
 def load(name: str) -> "Service":

@@ -174,8 +174,12 @@ def _why_defaults(event: ConfigApplied, observed: RecordedEvent | None) -> str:
     """Returns why the SLO controller works with its defaults; empty where its ConfigMap has documents."""
     if msgspec.json.decode(event.text):
         return ""
-    exists = observed is not None and isinstance(observed.event, ObjectObserved)
-    return f"{event.source} has none of the documents" if exists else f"no {event.source}"
+    from shared.admission.slo_config.document_validation import DOCUMENTS
+
+    if observed is None or not isinstance(observed.event, ObjectObserved):
+        return f"no {event.source}"
+    there = [key for key in observed.event.object.get("data") or {} if key in DOCUMENTS]
+    return f"{event.source} has {'no valid' if there else 'none of the'} documents"
 
 
 def _without_effect(context: str, event: ConfigApplied, observed: Event | None) -> tuple[str, ...]:

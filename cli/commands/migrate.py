@@ -20,3 +20,4 @@ def migrate(folder: Path) -> None:
     once. `koord up` does it by itself.
     """
     asyncio.run(migrate_to_this_release(find_owner(folder)))
+    click.echo("the database has this release's schema")

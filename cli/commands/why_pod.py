@@ -81,7 +81,8 @@ async def _unknown(log: LogReader, name: str, uid: str, view: SchedulerState | N
     """Returns the error about a pod without an event, with the pod that was probably meant."""
     from shared.closest_name import did_you_mean  # only here: the command starts sooner without it
 
-    there = {each.name for each in (view or await scheduler_state(log)).pods.values() if each.since}
+    records = (view or await scheduler_state(log)).pods.values()
+    there = {each.name for each in records if each.since and "/" in each.name}  # a Reservation's name has no namespace
     meant, of_uid = did_you_mean(name, there - {name}), f" with uid {uid}" if uid else ""
     return UnknownPod(
         f"the log has no event about pod {name}{of_uid}{meant}; `koord get pods -A` shows those there are"

@@ -48,15 +48,14 @@ async def describe(log: LogReader, name: str) -> Description:
         found["Resources"] = Table(("resource", *_AMOUNTS), cells, right=_AMOUNTS)
         found["Pods"] = _pods(projection, name)
     if notes := list(render.notes_about(projection, name)):
-        found["Notes"] = "; ".join(notes)
+        found["Notes"] = notes
     return {**found, "Events": await last_events(log, name, ("quota",))}
 
 
 def _state(projection: LedgerProjection, name: str) -> str:
-    reason = projection.rejected.get(name)
-    if reason is None:
+    if name not in projection.rejected:
         return "in force"
-    return f"rejected: {reason}" + ("; its last valid declaration is in force" if name in projection.tree_of else "")
+    return "rejected; its last valid declaration is in force" if name in projection.tree_of else "rejected"
 
 
 def _pods(projection: LedgerProjection, name: str) -> Table:

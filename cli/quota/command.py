@@ -53,8 +53,7 @@ def explain(*, name: str, at: datetime | None, output: Format, folder: Path) -> 
         show_lines(render.explained(found).splitlines())
     else:
         show(found, output)
-    for line in render.notes_about(projection, name):
-        click.echo(line, err=output != "table")
+    show_lines(render.notes_about(projection, name), err=output != "table")
 
 
 @click.command

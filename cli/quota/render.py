@@ -39,12 +39,18 @@ def name(line: OverviewRow) -> str:
 
 def rejected(projection: LedgerProjection) -> Iterator[str]:
     """A line for each rejected object, with the reason."""
-    for name, reason in sorted(projection.rejected.items()):
-        force = "its last valid declaration stays in force" if name in projection.tree_of else "its pods wait"
-        yield f"Quota {name} is rejected, and {force}: {reason}"
+    for name in sorted(projection.rejected):
+        yield from _rejection_of(projection, name)
     for _, duplicates in sorted(projection.duplicates.items()):
         for key, reason in sorted(duplicates.items()):
             yield f"ElasticQuota {key.partition('/')[2]} is rejected: {reason}"
+
+
+def _rejection_of(projection: LedgerProjection, name: str) -> Iterator[str]:
+    """A line for the object that has the name of a quota, where it is rejected."""
+    if name in projection.rejected:
+        force = "its last valid declaration stays in force" if name in projection.tree_of else "its pods wait"
+        yield f"Quota {name} is rejected, and {force}: {projection.rejected[name]}"
 
 
 def ignored(projection: LedgerProjection) -> Iterator[str]:
@@ -54,7 +60,10 @@ def ignored(projection: LedgerProjection) -> Iterator[str]:
 
 
 def notes_about(projection: LedgerProjection, name: str) -> Iterator[str]:
-    """A line for each object of a quota's name that is rejected, and for each annotation of the quota that is ignored."""
+    """A line for each object of a quota's name that is rejected, its own first, and for each annotation of the quota that is
+    ignored.
+    """
+    yield from _rejection_of(projection, name)
     for key, reason in sorted(projection.duplicates.get(name, {}).items()):
         yield f"ElasticQuota {key.partition('/')[2]} is rejected: {reason}"
     declared = projection.lookup.quotas.get(name)

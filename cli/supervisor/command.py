@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
-from cli.service_list import AGENTS, SERVICES, SHARDED, metrics_shards, variables_without_effect
+from cli.service_list import AGENTS, SERVICES, SHARDED, check_settings, metrics_shards, variables_without_effect
 from cli.supervisor import first_compilation
 from cli.supervisor.audit_key import with_audit
 from cli.supervisor.cluster_folder import folder_of
@@ -72,7 +72,7 @@ def up(
     as a process of its own. Ctrl-C drains and stops all of it; a second one does not wait.
 
     A new simulated cluster has 10 nodes; KOORD_SIMULATOR_NODES, KOORD_SIMULATOR_PODS and the other settings that
-    `koord run simulator --help` prints make it another one.
+    `koord run simulator --help` prints make it another one. One that exists keeps its nodes.
 
     With --shadow it runs beside the scheduler of a cluster and a read-only account is enough; `koord shadow report`
     says what came of it.
@@ -82,7 +82,10 @@ def up(
     if shadow and not kubeconfig:
         raise click.UsageError("--shadow needs --kubeconfig: it runs beside the scheduler of a cluster")
     specs = shadowed(specs_for(kubeconfig, chosen), shadow=shadow, scheduler=shadow_scheduler)
+    check_settings((spec.service for spec in specs), os.environ)
     system = asyncio.run(folder_of(folder, kubeconfig))
+    if not kubeconfig and NODES in os.environ and (system / "postgres" / "data").is_dir():
+        click.echo(f"koord: {NODES} is of a new cluster; the one in {system} keeps its nodes", err=True)
     with taken(system, patience_s=READERS_S):
         asyncio.run(_up(specs, system.absolute(), log_level))
 

@@ -27,7 +27,7 @@ class SimulatorSettings(Settings, frozen=True, kw_only=True):
         int, Meta(ge=15, description="averaging window of the usage in a report, percentiles aside")
     ] = 60
 
-    nodes: Annotated[int, Meta(ge=0, description="nodes of a new cluster")] = 0
+    nodes: Annotated[int, Meta(ge=0, description="nodes of a new cluster; `koord up` makes 10")] = 0
     node_cpu: Annotated[int, Meta(ge=1, description="cores of each")] = 32
     node_memory_gib: Annotated[int, Meta(ge=1, description="memory of each")] = 256
     node_pods: Annotated[int, Meta(ge=1, description="pods that fit on each")] = 110

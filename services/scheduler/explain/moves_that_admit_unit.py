@@ -7,6 +7,7 @@ another one leaves for the unit. Network domains of a gang are not considered, a
 optimally: its pods get their nodes one after the other.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -26,7 +27,7 @@ MAX_NODES = 300
 MAX_MOVES_OF_NODE = 8
 """Pods that one node gives up at most; a larger move is an eviction of the node."""
 
-MayMove = Callable[[PodRecord], bool]
+WhyFixed = Callable[[PodRecord], str]
 
 
 class PlannedMove(NamedTuple):
@@ -44,7 +45,7 @@ class UnitMoves(NamedTuple):
     Attributes:
         nodes: uid of a waiting pod -> its node.
         moves: in the order in which they are made; none where the unit fits already.
-        problem: why there is no plan; empty with one.
+        problem: why there is no plan, with the name of the pod where the unit has several; empty with one.
     """
 
     nodes: Mapping[str, str]
@@ -52,29 +53,30 @@ class UnitMoves(NamedTuple):
     problem: str = ""
 
 
-def moves_for(cache: CycleInputs, pods: Sequence[PodRecord], may_move: MayMove, now_ns: int) -> UnitMoves:
+def moves_for(cache: CycleInputs, pods: Sequence[PodRecord], why_fixed: WhyFixed, now_ns: int) -> UnitMoves:
     """Plans the moves after which all the waiting pods fit.
 
     Args:
         pods: the pods of the unit that need a node, of readable classes.
-        may_move: the running pods that may be moved at all.
+        why_fixed: returns why a running pod may not be moved at all; empty for one that may.
     """
-    search = _Search(cache, may_move, now_ns)
+    search = _Search(cache, why_fixed, now_ns)
     for pod in pods:
         if not search.admit(pod):
-            return UnitMoves({}, (), search.problem(pod))
+            whose = f"{pod.name}: " if len(pods) > 1 else ""
+            return UnitMoves({}, (), whose + search.problem(pod))
     return UnitMoves(search.nodes, tuple(search.moves))
 
 
 class _Search:
     """The search for one unit; each pod that has a node counts there for those behind it."""
 
-    def __init__(self, cache: CycleInputs, may_move: MayMove, now_ns: int) -> None:
+    def __init__(self, cache: CycleInputs, why_fixed: WhyFixed, now_ns: int) -> None:
         cache.settle()
         self.nodes: dict[str, str] = {}
         self.moves: list[PlannedMove] = []
         self._cache = cache
-        self._may_move = may_move
+        self._why_fixed = why_fixed
         self._transaction = with_nominated_pods(cache, now_ns)
         self._evaluations: dict[PodClass, ClassEvaluation] = {}
         self._sources: set[str] = set()
@@ -93,12 +95,18 @@ class _Search:
 
     def problem(self, pod: PodRecord) -> str:
         """Returns why a pod has no node."""
-        tried = len(self._rows(pod))
-        if not tried:
-            return f"no move helps {pod.name}: no node is short of something that another pod could give up"
+        if tried := len(self._rows(pod)):
+            return (
+                f"none of the {tried} nodes that were tried admits it after moves of at most {MAX_MOVES_OF_NODE} of "
+                "its pods to nodes with capacity for them"
+            )
+        nodes = self._evaluation(class_of(pod)).resolvable().tolist()
+        fixed = Counter(self._why_fixed(each) for row in nodes for each in self._on(row))
+        if not fixed:
+            return "no move helps: no node is short of something that another pod could give up"
+        kinds = ", ".join(f"{count} {why}" for why, count in fixed.most_common())
         return (
-            f"none of the {tried} nodes that were tried admits {pod.name} after moves of at most {MAX_MOVES_OF_NODE} of "
-            "its pods to nodes with capacity for them"
+            f"no move helps: of the pods on the {len(nodes)} nodes that are short of something, none may move ({kinds})"
         )
 
     def _options(self, pod: PodRecord) -> Iterator[tuple[PlannedMove, ...]]:
@@ -129,9 +137,13 @@ class _Search:
         return evaluation
 
     def _movable(self, row: int) -> list[PodRecord]:
+        return [pod for pod in self._on(row) if not self._why_fixed(pod)]
+
+    def _on(self, row: int) -> list[PodRecord]:
+        """Returns the pods that are on a node after the moves so far."""
         gone = {move.pod_uid for move in self.moves}
         pods = (self._cache.view.pods[uid] for uid in self._cache.on.get(row, {}) if uid not in gone)
-        return [pod for pod in pods if pod.node and pod.pod_class is not None and self._may_move(pod)]
+        return [pod for pod in pods if pod.node and pod.pod_class is not None]
 
     def _moves_on(self, pod: PodRecord, row: int) -> tuple[PlannedMove, ...]:
         """Returns the moves after which a node admits a pod; none where there are too many, or one has no destination.

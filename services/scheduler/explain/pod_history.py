@@ -25,6 +25,7 @@ from shared.events.cluster import (
     PodObserved,
 )
 from shared.events.intents import EvictionRequested
+from shared.events.migration import MigrationEvictionDecided
 from shared.events.quota import PodAttached
 from shared.events.scheduling import (
     PlacementCompared,
@@ -188,6 +189,10 @@ class PodHistory:
     def _eviction_requested(self, event: EvictionRequested) -> str:
         return f"its eviction is requested: {event.reason}"
 
+    def _move_decided(self, event: MigrationEvictionDecided) -> str:
+        to = f" to {event.destination}" if event.destination else ""
+        return f"PodMigrationJob {event.job} moves it{to}: {event.method} from {event.node}: {event.reason}"
+
     def _not_evicted(self, event: EvictionRejected | EvictionFailed) -> str:
         return f"it is not evicted: {event.reason}"
 
@@ -231,6 +236,7 @@ class PodHistory:
         PodUnschedulable: _unschedulable,
         PodNominated: _nominated,
         EvictionRequested: _eviction_requested,
+        MigrationEvictionDecided: _move_decided,
         EvictionRejected: _not_evicted,
         EvictionFailed: _not_evicted,
         PodBound: _bound,

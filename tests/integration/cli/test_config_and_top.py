@@ -114,6 +114,21 @@ async def test_defaults_in_place_of_a_configmap_are_called_defaults(installation
     )
 
 
+async def test_a_configmap_whose_documents_are_rejected_is_not_called_one_without_any(
+    installation: Installation,
+) -> None:
+    await installation.leads("slo", emits=(WriterStarted, ConfigApplied))
+    name = "koordinator-system/slo-controller-config"
+    data = {"colocation-config": '{"enable":"yes"}'}
+    observed = ObjectObserved(resource="configmaps", name=name, uid="u", object={"data": data})
+    await installation.append("cluster", observed)
+    await installation.append("slo", ConfigApplied(source=f"ConfigMap {name}", digest="00", text="{}"))
+    words = f"defaults (ConfigMap {name} has no valid documents)"
+    assert words in (await run(installation, "get", "configs")).stdout
+    assert f"In force:        {words}\n" in (await run(installation, "describe", "config", "slo")).stdout
+    assert words in (await run(installation, "doctor", "-o", "json")).stdout
+
+
 async def test_a_deleted_configmap_that_stays_in_force_is_shown_as_deleted(installation: Installation) -> None:
     await installation.leads("slo", emits=(WriterStarted, ConfigApplied))
     name = "koordinator-system/slo-controller-config"

@@ -145,6 +145,20 @@ async def test_a_gang_that_lacks_pods_names_their_number_and_an_unknown_one_list
     )
 
 
+async def test_a_plan_for_a_gang_that_lacks_pods_says_so_instead_of_that_there_is_none(log: Log) -> None:
+    planned = await run(log, "defrag", "--for", "short", "-n", "d", "--dry-run")
+    assert planned.exit_code == 1
+    assert planned.stderr == (
+        "koord: gang d/short is incomplete: gang d/short has 2 of 3 pods; `koord why gang d/short` has its pods\n"
+    )
+
+
+async def test_an_unknown_pod_is_answered_with_a_pod_and_not_with_a_reservation(log: Log) -> None:
+    absent = await run(log, "describe", "pod", "web")
+    assert absent.exit_code == 1
+    assert "the log has no event about pod default/web; `koord get pods -A`" in absent.stderr
+
+
 async def test_a_pod_of_an_incomplete_or_undeclared_gang_names_the_gang(database: str) -> None:
     """The headline was "it waits for scheduler koord-scheduler", as if that were down."""
 

@@ -15,7 +15,8 @@ from cli.commands.cluster import unread_rows
 from cli.dev.kubeconfig import write_kubeconfig
 from cli.doctor.check_cluster import about_lists
 from cli.main import foreign_owner, koord
-from cli.supervisor.system_folder import taken
+from cli.supervisor.endpoints import Endpoints
+from cli.supervisor.system_folder import announced, taken
 from shared.bus.login import BadLogin, Login
 from shared.errors import KoordError
 from shared.file_replacement import replace_file
@@ -35,6 +36,21 @@ def test_a_folder_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     printed = CliRunner().invoke(koord, ["up", "--dir", str(tmp_path / "file")])
     assert "cannot be a system's folder (Not a directory); give another --dir" in printed.stderr
+
+
+def test_a_setting_of_a_service_that_cannot_be_read_ends_the_start(tmp_path: Path) -> None:
+    env = {"KOORD_SIMULATOR_PODS": "abc"}
+    printed = CliRunner().invoke(koord, ["up", "--dir", str(tmp_path / "system")], env=env)
+    assert printed.exit_code == 1
+    assert "KOORD_SIMULATOR_PODS is 'abc': " in printed.stderr
+    assert not (tmp_path / "system").exists()
+
+
+def test_nodes_of_a_new_cluster_are_not_promised_to_one_that_exists(tmp_path: Path) -> None:
+    (tmp_path / "postgres" / "data").mkdir(parents=True)
+    with taken(tmp_path), announced(tmp_path, Endpoints("", "", os.getpid())):
+        printed = CliRunner().invoke(koord, ["up", "--dir", str(tmp_path)], env={"KOORD_SIMULATOR_NODES": "20"})
+    assert f"KOORD_SIMULATOR_NODES is of a new cluster; the one in {tmp_path} keeps its nodes" in printed.stderr
 
 
 def test_credentials_below_a_file(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def uses(uid: str, quota: str, cpu: int) -> PodCharged:
 def borrowed() -> LedgerProjection:
     """Team a uses 8 of 10 cores, 3 of them borrowed; a pod of b waits for 5."""
     return books_of(
-        CapacitySet(tree="", total={"cpu": 10_000}),
+        CapacitySet(tree="", total={"cpu": 10_000, "memory": 2**40}),
         team("a", 5_000),
         team("b", 5_000),
         waits("x", "a", 8_000),
@@ -141,6 +141,12 @@ def test_what_if_changes_nothing_but_shows_the_changes() -> None:
 def test_what_if_rejects_a_change_that_the_ledger_would_reject(change: str, reason: str) -> None:
     with pytest.raises(KoordError, match=reason):
         changed_runtimes(borrowed(), parsed((change,)))
+
+
+def test_what_if_names_the_nearest_resource_for_one_that_the_quotas_do_not_have() -> None:
+    words = "quota a has no resource 'cpux'; perhaps 'cpu' is meant; the quotas of its tree have cpu, memory"
+    with pytest.raises(KoordError, match=words):
+        changed_runtimes(borrowed(), parsed(("a.max.cpux=70",)))
 
 
 def test_what_if_names_the_field_that_was_given_although_the_weight_follows_from_it() -> None:

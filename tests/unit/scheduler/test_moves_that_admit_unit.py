@@ -6,7 +6,7 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from services.scheduler.explain.movable_pods import is_movable
+from services.scheduler.explain.movable_pods import why_fixed
 from services.scheduler.explain.moves_that_admit_unit import PlannedMove, UnitMoves, moves_for
 from shared.events.cluster import ObjectObserved
 from shared.kube.meta import OwnerReference
@@ -42,7 +42,7 @@ def plan(world: World, *names: str) -> UnitMoves:
     cache = world.indexed()
     cache.settle()
     pods = [world.view.pods[name] for name in names]
-    return moves_for(cache, pods, lambda each: is_movable(world.view, each), world.now_ns)
+    return moves_for(cache, pods, lambda each: why_fixed(world.view, each), world.now_ns)
 
 
 def test_one_pod_moves_for_a_pod_that_fits_on_no_node() -> None:
@@ -84,12 +84,21 @@ def with_empty_dir(given: Pod) -> Pod:
     return replace(given, spec=replace(given.spec, local_storage=True))
 
 
-@pytest.mark.parametrize("change", [bare, of_daemon_set, critical, with_empty_dir])
-def test_pods_that_no_workload_replaces_on_another_node_do_not_move(change: Callable[[Pod], Pod]) -> None:
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (bare, "without a controller"),
+        (of_daemon_set, "of a DaemonSet or of the node"),
+        (critical, "critical"),
+        (with_empty_dir, "with local storage"),
+    ],
+)
+def test_pods_that_no_workload_replaces_on_another_node_do_not_move(change: Callable[[Pod], Pod], why: str) -> None:
     pods = [change(running(f"{host}{number}", host)) for host in "abc" for number in range(2)]
     found = plan(world_of("a", "b", "c", pods=[*pods, pod("large", cpu="3", memory=None)]), "large")
     assert not found.moves
-    assert "no move helps d/large" in found.problem
+    on_nodes = "of the pods on the 3 nodes that are short of something, none may move"
+    assert found.problem == f"no move helps: {on_nodes} (6 {why})"
 
 
 def test_a_disruption_budget_without_disruptions_left_forbids_the_move() -> None:
