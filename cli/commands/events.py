@@ -131,7 +131,7 @@ events.add_command(skip)
 
 
 class _Shown(NamedTuple):
-    """What was shown: the filters with the whole key, and context -> seq of the last event that was looked at."""
+    """The end of what was shown: the filters with the whole key, and context -> seq of the last event that was looked at."""
 
     filters: Filters
     heads: dict[str, int]

@@ -145,7 +145,7 @@ async def test_a_gang_that_lacks_pods_names_their_number_and_an_unknown_one_list
     )
 
 
-async def test_a_plan_for_a_gang_that_lacks_pods_says_so_instead_of_that_there_is_none(log: Log) -> None:
+async def test_a_plan_for_a_gang_that_lacks_pods_names_what_it_lacks(log: Log) -> None:
     planned = await run(log, "defrag", "--for", "short", "-n", "d", "--dry-run")
     assert planned.exit_code == 1
     assert planned.stderr == (

@@ -96,11 +96,11 @@ def _held(folder: Path, command: str) -> tuple[threading.Thread, threading.Event
     return thread, leave
 
 
-@pytest.mark.parametrize("wants", ["", "koord get nodes"])
-def test_a_command_that_reads_is_named_and_not_called_a_system(tmp_path: Path, wants: str) -> None:
+@pytest.mark.parametrize("reader", ["", "koord get nodes"])
+def test_a_command_that_reads_is_named_and_not_called_a_system(tmp_path: Path, reader: str) -> None:
     thread, leave = _held(tmp_path, "koord events")
     words = rf"`koord events` \(process {os.getpid()}\) reads the log of the stopped system; end it, or wait"
-    with pytest.raises(FolderTaken, match=words), taken(tmp_path, reader=wants):
+    with pytest.raises(FolderTaken, match=words), taken(tmp_path, reader=reader):
         pass
     leave.set()
     thread.join()

@@ -1,4 +1,4 @@
-"""What became of an eviction, in words."""
+"""The outcome of an eviction, in words."""
 
 import pytest
 

@@ -65,7 +65,7 @@ def test_the_older_object_has_the_name_in_whatever_order_they_are_read(order: tu
     assert logs.append("cluster", NEWER) == [], "recorded once"
 
 
-def test_the_rejection_of_the_quota_itself_is_told_beside_that_of_another_object_of_its_name() -> None:
+def test_the_rejection_of_the_quota_itself_is_shown_beside_that_of_another_object_of_its_name() -> None:
     logs = logs_with(OLDER, NEWER, team("dev", "many", DEV))
     own, other = notes_about(logs.state.projection, "team")
     assert own.startswith("Quota team is rejected, and its last valid declaration stays in force: quota team: 'many'")

@@ -12,6 +12,7 @@ from services.scheduler.framework.reasons import summary
 from services.scheduler.plugins.registry import REGISTRY, text
 from shared.events import RecordedEvent
 from shared.events.cluster import MissingPermission, PodBound
+from shared.events.migration import MigrationEvictionDecided
 from shared.events.quota import (
     PodAdmissionDecided,
     PodAttached,
@@ -102,6 +103,15 @@ def test_events_of_the_quota_ledger_about_a_pod_are_described() -> None:
         "quota team counts the amounts that it requests now",
         "quota team no longer counts it: deleted",
     ]
+
+
+def test_the_decision_of_a_migration_is_a_sentence() -> None:
+    moved = MigrationEvictionDecided(
+        job="job-1", job_uid="j", pod="d/web", pod_uid="web", node="a", destination="b", controller="", method="Eviction",
+        reason="hot",
+    )  # fmt: skip
+    [step] = explain([RecordedEvent("descheduling", 3, moved, 1)]).steps
+    assert step.text == "PodMigrationJob job-1 moves it to b: Eviction from a: hot"
 
 
 def test_steps_are_in_order_and_an_explanation_survives_json() -> None:
