@@ -147,47 +147,39 @@ def test_other_commands_find_the_system_by_its_folder(folder: Path) -> None:
     assert (gone.returncode, "koord up" in gone.stderr) == (1, True)
 
 
-def test_after_its_end_the_log_of_a_system_can_be_read(folder: Path) -> None:
-    with Terminal(["up", "--dir", str(folder), "--service", "simulator"], ENV) as terminal:
-        terminal.wait_for(r"simulator +leading")
-        terminal.press(CTRL_C)
-        assert terminal.wait_for_end() == 0
-    readers = [
-        subprocess.Popen(
-            [sys.executable, "-m", "cli", *arguments, "--dir", str(folder), "-o", "json"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for arguments in (["events", "--log", "cluster"], ["audit", "verify"], ["get", "configs"])
-    ]
-    for reader in readers:  # each waits for those before it
-        printed, notes = reader.communicate()
-        assert reader.returncode == 0, notes
-        assert notes == f"koord: no system runs in {folder}; its Postgres is started to read the log\n"
-        assert printed.startswith(("[", "{"))
-    assert processes_of(folder) == []
+def test_after_its_end_the_log_of_a_system_can_be_read_by_several_and_followed_to_its_next_start(folder: Path) -> None:
+    def reader(*arguments: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "cli", *arguments, "--dir", str(folder), "-o", "json"]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
-
-def test_events_that_follow_a_stopped_system_let_others_read_it_and_go_on_with_its_start(folder: Path) -> None:
     up = ["up", "--dir", str(folder), "--service", "simulator"]
     with Terminal(up, ENV) as terminal:
         terminal.wait_for(r"simulator +leading")
         terminal.press(CTRL_C)
         assert terminal.wait_for_end() == 0
-    follow = [sys.executable, "-m", "cli", "events", "-f", "--last", "1", "--log", "cluster", "--dir", str(folder)]
-    with subprocess.Popen(follow, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as reader:
-        assert reader.stdout
-        assert reader.stderr
-        while "follow from its start on" not in reader.stderr.readline():
-            assert reader.poll() is None
-        with Terminal(up, ENV) as terminal:
-            terminal.wait_for(r"simulator +leading")
-            while "WriterStarted" not in (line := reader.stdout.readline()):
-                assert line, reader.stderr.read()
-            reader.terminate()
-            terminal.press(CTRL_C)
-            assert terminal.wait_for_end() == 0
+    with reader("events", "--log", "cluster", "--last", "1", "--follow") as follower:
+        assert follower.stderr
+        assert follower.stdout
+        try:
+            readers = [
+                reader(*each) for each in (("events", "--log", "cluster"), ("audit", "verify"), ("get", "configs"))
+            ]
+            for each in readers:  # they wait for each other
+                printed, notes = each.communicate()
+                assert each.returncode == 0, notes
+                assert notes == f"koord: no system runs in {folder}; its Postgres is started to read the log\n"
+                assert printed.startswith(("[", "{"))
+            while "follow from its start on" not in (note := follower.stderr.readline()):
+                assert note
+            assert [each.pid for each in processes_of(folder)] == [follower.pid]
+            with Terminal(up, ENV) as terminal:
+                terminal.wait_for(r"simulator +leading")
+                while "WriterStarted" not in (line := follower.stdout.readline()):
+                    assert line
+                terminal.press(CTRL_C)
+                assert terminal.wait_for_end() == 0
+        finally:
+            follower.kill()
 
 
 def test_a_closed_terminal_stops_everything_in_order(folder: Path) -> None:
