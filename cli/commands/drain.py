@@ -3,28 +3,45 @@
 import asyncio
 import getpass
 import time
+from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import click
 import msgspec
+from msgspec.structs import replace
 
-from cli.bus_connection import request_leading
+from cli.bus_connection import LOG_S, request_leading
+from cli.node.drains_of_node import LastDrain, counted, drains_of, last_drain, outcome_lines, pods, uncordon
+from cli.simulated_cluster import is_simulated
 from cli.supervisor.system_folder import find_endpoints
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_lines, show_table
 from shared.errors import KoordError
-from shared.events.migration import DrainEnded
 from shared.kube.drain_control import SUBJECT, DrainCommand, DrainStatus
-from shared.log.admin.newest_events import newest
-from shared.log.admin.session import opened
+from shared.log.admin.session import reading
 
 WATCH_INTERVAL_S = 2.0
+
+Verb = Literal["plan", "start", "cancel", "ended"]
+"""What was requested; `ended`: a drain that was watched is over."""
+
+
+class FromLog(NamedTuple):
+    """What the log has about the drains of a node; a command goes on without it."""
+
+    last: LastDrain | None = None
+    simulated: bool = False
 
 
 @click.command()
 @click.argument("node")
-@click.option("--dry-run", is_flag=True, help="Show which pods would move, wait or stay; nothing changes.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Show the drain that goes on, or which pods would move, wait or stay, and the outcome of the last drain; "
+    "nothing changes.",
+)
 @click.option("--watch", is_flag=True, help="Show the progress until the drain has ended.")
 @click.option("--cancel", is_flag=True, help="End the drain. Jobs that began go on; the node stays cordoned.")
 @click.option("--reason", default="", help="Why; recorded with the drain.")
@@ -37,57 +54,69 @@ def drain(
     """Drain NODE: cordon it, and move its pods one after the other.
 
     Each pod moves by a PodMigrationJob within the limits of its workload and its disruption budgets. Pods that may not
-    move stay, with the reason.
+    move stay, with the reason. To look at a drain without a change: --dry-run.
     """
     if dry_run + watch + cancel > 1:
         raise click.UsageError("give one of --dry-run, --watch and --cancel")
     verb: Literal["plan", "start", "cancel"] = "plan" if dry_run else "cancel" if cancel else "start"
     endpoints = find_endpoints(folder)
     found = asyncio.run(request_drain(endpoints.nats, DrainCommand(verb, node, by, reason)))
-    _show(found, output, headline(found, verb))
+    log = asyncio.run(_from_log(endpoints.postgres, node))
+    if found.fault:
+        raise KoordError("; ".join((found.fault, *(how_it_ended(node, log) if cancel else ()))))
+    _show(found, output, verb, log)
     while watch and found.draining:
         time.sleep(WATCH_INTERVAL_S)
         found = asyncio.run(request_drain(endpoints.nats, DrainCommand("plan", node)))
+        if found.fault:
+            raise KoordError(found.fault)
         if not found.draining:
-            ended = asyncio.run(_newest_end(endpoints.postgres, node))
-            found = msgspec.structs.replace(found, moved=ended.moved if ended else found.moved)
-        _show(found, output, headline(found, "start"))
+            log = asyncio.run(_from_log(endpoints.postgres, node))
+            if log.last is not None and (ended := log.last.ended) is not None:
+                found = replace(found, moved=ended.moved, evicted=ended.evicted)
+        _show(found, output, "start" if found.draining else "ended", log)
 
 
 async def request_drain(nats: str, command: DrainCommand) -> DrainStatus:
     """Sends a request to the descheduler that leads; a drain is recorded when this returns.
 
     Raises:
-        KoordError: none responds, or it cannot meet the request.
+        KoordError: none responds.
     """
     answer = await request_leading(nats, "koord drain", "descheduler", SUBJECT, msgspec.json.encode(command))
-    found = msgspec.json.decode(answer, type=DrainStatus)
-    if found.fault:
-        raise KoordError(found.fault)
-    return found
+    return msgspec.json.decode(answer, type=DrainStatus)
 
 
-async def _newest_end(postgres: str, node: str) -> DrainEnded | None:
-    """Returns the newest end of a drain of a node: the descheduler keeps only drains that go on."""
-    async with opened(postgres) as database:
-        found = await newest(database, "descheduling", [DrainEnded], key=node)
-    event = found[0].record.event if found else None
-    return event if isinstance(event, DrainEnded) else None
+async def _from_log(postgres: str, node: str) -> FromLog:
+    with suppress(KoordError, TimeoutError):
+        async with asyncio.timeout(LOG_S), reading(postgres) as log:
+            return FromLog(last_drain(await drains_of(log, node)), await is_simulated(log.database))
+    return FromLog()
 
 
-def headline(found: DrainStatus, verb: Literal["plan", "start", "cancel"]) -> str:
-    """Returns the state of a drain in a sentence.
+def how_it_ended(node: str, log: FromLog) -> tuple[str, ...]:
+    """Returns why there is no drain to cancel: how the last one ended; nothing without one."""
+    if log.last is None or log.last.ended is None:
+        return ()
+    outcome = "; ".join(line.strip() for line in outcome_lines(log.last, node))
+    return outcome, f"if the node is still cordoned, {uncordon(node, simulated=log.simulated)} gives it back"
 
-    Args:
-        verb: what was requested: the end of a drain is no news to who cancels it.
-    """
-    moved = f"{_pods(found.moved)} moved"
+
+def headline(found: DrainStatus, verb: Verb) -> str:
+    """Returns the state of a drain in a sentence."""
+    left = counted(found.moved, found.evicted)
     if found.draining:
-        return f"node {found.node} is being drained: {moved} so far; {_to_come(found)}"
+        is_over = bool(found.pods) and all(each.step == "stays" for each in found.pods)
+        ends = f"; it ends by itself at once: `koord drain {found.node} --dry-run` shows the outcome" if is_over else ""
+        return f"node {found.node} is being drained: {left} so far; {_to_come(found)}{ends}"
     if verb == "plan":
         return f"node {found.node} is not being drained; if it were: {_to_come(found)}"
+    if verb == "start":
+        return f"no drain of node {found.node} begins: it is cordoned already, and {_to_come(found)}"
+    moving = sum(each.step == "moves" for each in found.pods)
+    goes_on = f"; jobs that began go on for {pods(moving)}" if moving else ""
     early = " early" if verb == "cancel" else ""
-    return f"the drain of node {found.node} has ended{early}: {moved}; the node stays cordoned"
+    return f"the drain of node {found.node} has ended{early}: {left}{goes_on}; the node stays cordoned"
 
 
 def _to_come(found: DrainStatus) -> str:
@@ -98,17 +127,25 @@ def _to_come(found: DrainStatus) -> str:
         return "nothing moves, there is no pod on it"
     if not moves:
         return "nothing moves, each of its pods stays for the reason below"
-    return f"{_pods(moves)} to move" + (f", {stays} that stay{'s' if stays == 1 else ''}" if stays else "")
+    return f"{pods(moves)} to move" + (f", {stays} that stay{'s' if stays == 1 else ''}" if stays else "")
 
 
-def _pods(number: int) -> str:
-    return f"{number} pod{'' if number == 1 else 's'}"
+def _after(found: DrainStatus, verb: Verb, log: FromLog) -> list[str]:
+    """Returns the outcome of the last drain for one that looks, and how to end the cordon once no drain goes on."""
+    if found.draining:
+        return []
+    lines = list(outcome_lines(log.last, found.node)) if log.last is not None and verb in ("plan", "start") else []
+    if found.cordoned:
+        lines.append(f"the node is cordoned; {uncordon(found.node, simulated=log.simulated)} gives it back")
+    return lines
 
 
-def _show(found: DrainStatus, output: Format, sentence: str) -> None:
+def _show(found: DrainStatus, output: Format, verb: Verb, log: FromLog) -> None:
     if output != "table":
-        show(msgspec.to_builtins(found), output)
+        ended = log.last.ended if log.last is not None and not found.draining else None
+        show(msgspec.to_builtins(found) | {"last_drain": msgspec.to_builtins(ended)}, output)
         return
-    show_lines([sentence])
+    show_lines([headline(found, verb)])
     if found.pods:
         show_table(("pod", "step", "reason"), [(each.pod, each.step, each.reason) for each in found.pods])
+    show_lines(_after(found, verb, log))

@@ -14,12 +14,17 @@ from shared.log.codec import Codec
 from shared.log.reader import LogReader, recorded
 
 
+EVICTED = "evicted"
+"""Outcome of a victim whose successor was not seen."""
+
+
 class ExplainedVictim(msgspec.Struct, frozen=True):
     """A pod that leaves its node.
 
     Attributes:
-        state: of its move: `moved`, `stayed`, or the phase of its job.
-        why: what holds it up, or why it stayed; empty for neither.
+        destination: where its successor is to go; empty for one that no controller makes anew.
+        state: of its move: `moved`, `evicted`, `stayed`, or the phase of its job.
+        why: what holds it up, why it stayed, or what is known of a successor that was not awaited; empty for neither.
         ended: it never runs again, and is removed.
     """
 
@@ -109,6 +114,8 @@ def case_lines(found: ExplainedCase) -> Iterator[str]:
         state = f"{each.state}: {each.why}" if each.why else each.state
         if each.ended:
             yield f"  victim    {each.pod}, which has ended, is removed from {each.node} ({state})"
+        elif each.state == EVICTED:
+            yield f"  victim    {each.pod} leaves {each.node} ({state})"
         else:
             yield f"  victim    {each.pod} leaves {each.node} for {each.destination or 'no known node'} ({state})"
     for line in found.gain:
@@ -139,7 +146,14 @@ async def _victim(log: LogReader, victim: Victim, closed: EvictionCaseClosed | N
             if isinstance(event, EvictionPaused | EvictionRejected | EvictionFailed):
                 why = event.reason
     return ExplainedVictim(
-        victim.pod, victim.node, victim.destination, victim.reason, victim.job, state, why, victim.ended
+        victim.pod,
+        victim.node,
+        victim.destination if victim.owner else "",
+        victim.reason,
+        victim.job,
+        state,
+        why,
+        victim.ended,
     )
 
 

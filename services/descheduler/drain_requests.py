@@ -3,10 +3,11 @@
 import logging
 
 import msgspec
+from msgspec.structs import replace
 
 from services.descheduler.configuration.migration_in_force import migration_args
 from services.descheduler.migration.decide_migration import effective_facts
-from services.descheduler.migration.drain import drain_plan
+from services.descheduler.migration.drain import DrainStep, drain_ended, drain_plan
 from services.descheduler.migration.rate_limits import RateLimits
 from services.descheduler.state.descheduler_state import DeschedulerState
 from shared.bus import Request
@@ -44,10 +45,13 @@ class DrainRequests:
             state: DeschedulerState = self._runtime.state
             now_ns = self._runtime.now_ns()
             fault = fault_of(state, command)
-            moved = state.migration.moved(command.node)  # before the request: its end forgets the drain
-            if not fault and (draft := draft_of(state, command)) is not None:
-                await self._runtime.append([draft], now_ns=now_ns)
-            await message.respond(msgspec.json.encode(status_of(state, command.node, fault, now_ns, moved)))
+            found = status_of(state, command.node, fault, now_ns)
+            if not fault and (event := event_of(state, command, found)) is not None:
+                await self._runtime.append([Draft(event)], now_ns=now_ns)
+                # The end of a drain forgets it: what it did is known only before.
+                is_end = isinstance(event, DrainEnded)
+                found = ended_early(found) if is_end else status_of(state, command.node, "", now_ns)
+            await message.respond(msgspec.json.encode(found))
 
 
 def fault_of(state: DeschedulerState, command: DrainCommand) -> str:
@@ -61,29 +65,51 @@ def fault_of(state: DeschedulerState, command: DrainCommand) -> str:
     return ""
 
 
-def draft_of(state: DeschedulerState, command: DrainCommand) -> Draft | None:
-    """Returns the event of a request that can be met; None for one that changes nothing."""
-    drain = state.migration.drains.get(command.node)
-    if command.verb == "start" and drain is None:
-        return Draft(DrainRequested(node=command.node, by=command.by, reason=command.reason))
-    if command.verb == "cancel" and drain is not None:
-        return Draft(
-            DrainEnded(node=command.node, moved=state.migration.moved(command.node), remaining={}, by=command.by)
-        )
+def event_of(state: DeschedulerState, command: DrainCommand, found: DrainStatus) -> DrainRequested | DrainEnded | None:
+    """Returns the event of a request that can be met; None for one that changes nothing.
+
+    Args:
+        found: the node before the request. A drain that would end at once, since the node is cordoned and nothing on
+            it moves, does not begin.
+    """
+    if command.verb == "start" and not found.draining and not is_drained(found):
+        return DrainRequested(node=command.node, by=command.by, reason=command.reason)
+    if command.verb == "cancel" and found.draining:
+        left = ended_early(found).pods
+        remaining = {each.pod: each.reason for each in left if each.step == DrainStep.STAYS}
+        moving = tuple(each.pod for each in left if each.step == DrainStep.MOVES)
+        return drain_ended(state.migration, command.node, remaining, by=command.by, moving=moving)
     return None
 
 
-def status_of(state: DeschedulerState, node: str, fault: str, now_ns: int, moved: int) -> DrainStatus:
-    """Returns the pods of a node as its drain has them, or would have.
+def is_drained(found: DrainStatus) -> bool:
+    """Reports whether a drain has nothing to do on a node."""
+    return found.cordoned and all(each.step == DrainStep.STAYS for each in found.pods)
 
-    Args:
-        moved: pods that a drain which just ended had moved.
-    """
+
+def ended_early(found: DrainStatus) -> DrainStatus:
+    """Returns a drain after its end by an operator: jobs that began go on, and all other pods stay."""
+    pods = tuple(
+        each
+        if each.step in (DrainStep.MOVES, DrainStep.STAYS)
+        else DrainedPod(each.pod, str(DrainStep.STAYS), each.reason or "its turn had not come")
+        for each in found.pods
+    )
+    return replace(found, draining=False, pods=pods)
+
+
+def status_of(state: DeschedulerState, node: str, fault: str, now_ns: int) -> DrainStatus:
+    """Returns the pods of a node as its drain has them, or would have."""
     args = None if state.configuration is None else migration_args(state.configuration)
     if fault or args is None:
         return DrainStatus(node, fault=fault)
     facts = effective_facts(state)
     plan = drain_plan(state.migration, facts, args, RateLimits(state.migration, facts, args, now_ns), node)
-    drain = state.migration.drains.get(node)
-    pods = tuple(DrainedPod(each.pod.metadata.key, str(each.step), each.reason) for each in plan)
-    return DrainStatus(node, drain is not None, moved if drain is None else state.migration.moved(node), pods)
+    return DrainStatus(
+        node,
+        draining=node in state.migration.drains,
+        moved=state.migration.moved(node),
+        pods=tuple(DrainedPod(each.pod.metadata.key, str(each.step), each.reason) for each in plan),
+        evicted=state.migration.evicted_without_successor(node),
+        cordoned=bool(state.cluster.nodes[node].spec.unschedulable),
+    )

@@ -155,7 +155,7 @@ class EvictionStepDecided(Event, frozen=True, tag="koord.descheduling.EvictionSt
 
 
 class VictimOutcome(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """The end of a victim's move: `moved`, or `stayed` with the reason."""
+    """The end of a victim's move: `moved`, `evicted` where no successor was seen, or `stayed` with the reason."""
 
     pod: str
     outcome: str
@@ -176,7 +176,7 @@ class EvictionCaseClosed(Event, frozen=True, tag="koord.descheduling.EvictionCas
     """All moves of a case have ended.
 
     Attributes:
-        outcome: `moved` all, `partly`, or `none`; `dry run`.
+        outcome: all `moved`; `evicted`: all left, and of some no successor was seen; `partly`, or `none`; `dry run`.
         victims: the end of each.
         measured: the benefit, measured by the first report after the last move.
     """

@@ -50,7 +50,9 @@ class MigrationEnded(Event, frozen=True, tag="koord.descheduling.MigrationEnded.
         phase: Succeeded, Failed or Aborted; empty where the object is gone.
         reason: one word, as in the status.
         message: for people.
-        drain: node of the drain that the job belongs to, while that goes on; empty for none. pod_uid: its pod.
+        drain: node of the drain that the job belongs to, while that goes on; empty for none.
+        pod, pod_uid: of the job; empty where its object is gone.
+        evicted_only: it succeeded with the eviction: it awaited no successor (mode EvictDirectly).
     """
 
     KEY: ClassVar[str] = "job"
@@ -62,6 +64,8 @@ class MigrationEnded(Event, frozen=True, tag="koord.descheduling.MigrationEnded.
     message: str = ""
     drain: str = ""
     pod_uid: str = ""
+    pod: str = ""
+    evicted_only: bool = False
 
 
 class DrainRequested(Event, frozen=True, tag="koord.descheduling.DrainRequested.v1"):
@@ -82,9 +86,11 @@ class DrainEnded(Event, frozen=True, tag="koord.descheduling.DrainEnded.v1"):
     """A drain is over: no pod is left that may move, or an operator ended it. The node stays cordoned.
 
     Attributes:
-        moved: jobs of the drain that succeeded.
+        moved: jobs of the drain that saw the successor of their pod bound.
         remaining: pod -> why it stays.
         by: the operator that ended it early; empty where it is complete.
+        evicted: jobs of the drain that evicted their pod and awaited no successor.
+        moving: pods whose jobs began before it was ended early, and go on.
     """
 
     KEY: ClassVar[str] = "node"
@@ -93,6 +99,8 @@ class DrainEnded(Event, frozen=True, tag="koord.descheduling.DrainEnded.v1"):
     moved: int
     remaining: dict[str, str]
     by: str = ""
+    evicted: int = 0
+    moving: tuple[str, ...] = ()
 
 
 MIGRATION_EVENTS: tuple[type[Event], ...] = (

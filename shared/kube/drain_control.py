@@ -41,9 +41,11 @@ class DrainStatus(msgspec.Struct, frozen=True):
 
     Attributes:
         draining: the drain goes on.
-        moved: pods that it has moved.
+        moved: pods whose successor runs elsewhere.
         pods: on the node, by name.
         fault: why the request cannot be met; empty where it is.
+        evicted: pods that it evicted without waiting for a successor.
+        cordoned: the node takes no new pods.
     """
 
     node: str
@@ -51,3 +53,5 @@ class DrainStatus(msgspec.Struct, frozen=True):
     moved: int = 0
     pods: tuple[DrainedPod, ...] = ()
     fault: str = ""
+    evicted: int = 0
+    cordoned: bool = False

@@ -7,10 +7,10 @@ from shared.events import Draft
 from shared.events.descheduling import EvictionCaseClosed, Measured, Victim, VictimOutcome
 from shared.kube.instants import SECOND
 
-MOVED, STAYED = "moved", "stayed"
+MOVED, EVICTED, STAYED = "moved", "evicted", "stayed"
 ALL, SOME, NONE, DRY_RUN = "moved", "partly", "none", "dry run"
 ENDED = {"Succeeded": MOVED, "Failed": STAYED, "Aborted": STAYED}
-"""Phase of a job that has ended -> the outcome of its victim."""
+"""Phase of a job that has ended -> the outcome of its victim, where the job awaits its successor."""
 
 UNOBSERVED_NS = 120 * SECOND
 """A job that was not observed so long after its case was opened was not made."""
@@ -45,9 +45,26 @@ def _closed(state: DeschedulerState, opened: OpenedCase, now_ns: int) -> Evictio
             return None
         else:
             measured.append(Measured(each.node, each.resource, each.before, each.after))
-    moved = sum(each.outcome == MOVED for each in outcomes)
-    outcome = NONE if not moved else ALL if moved == len(outcomes) else SOME
+    outcome = _of_all([each.outcome for each in outcomes])
     return EvictionCaseClosed(case=case.case, outcome=outcome, victims=tuple(outcomes), measured=tuple(measured))
+
+
+def _of_all(outcomes: list[str]) -> str:
+    left = sum(each != STAYED for each in outcomes)
+    if not left:
+        return NONE
+    if left < len(outcomes):
+        return SOME
+    return EVICTED if EVICTED in outcomes else ALL
+
+
+def left_node(victim: Victim, *, is_direct: bool) -> VictimOutcome:
+    """Returns the outcome of a victim that has left its node: nobody makes one without an owner anew."""
+    if not victim.owner:
+        return VictimOutcome(victim.pod, EVICTED, "without a successor, it has no controller")
+    if is_direct:
+        return VictimOutcome(victim.pod, EVICTED, "its controller makes it anew on any node")
+    return VictimOutcome(victim.pod, MOVED)
 
 
 def _outcome(state: DeschedulerState, opened: OpenedCase, victim: Victim, now_ns: int) -> VictimOutcome | None:
@@ -59,8 +76,11 @@ def _outcome(state: DeschedulerState, opened: OpenedCase, victim: Victim, now_ns
     if job is None:
         if now_ns - opened.at_ns < UNOBSERVED_NS:
             return None
-        return VictimOutcome(victim.pod, MOVED) if is_gone else VictimOutcome(victim.pod, STAYED, "its job is gone")
+        if is_gone:
+            return left_node(victim, is_direct=False)
+        return VictimOutcome(victim.pod, STAYED, "its job is gone")
     if job.phase not in ENDED:
         return None
-    outcome = ENDED[job.phase]
-    return VictimOutcome(victim.pod, outcome, "" if outcome == MOVED else job.message or job.phase)
+    if ENDED[job.phase] == MOVED:
+        return left_node(victim, is_direct=job.is_direct)
+    return VictimOutcome(victim.pod, STAYED, job.message or job.phase)

@@ -91,7 +91,7 @@ def drain_drafts(
     """
     for node, drain in sorted(state.drains.items()):
         if node not in cordoned:
-            yield Draft(DrainEnded(node=node, moved=state.moved(node), remaining={}))
+            yield Draft(drain_ended(state, node, {}))
             continue
         if not cordoned[node]:
             if not drain.cordons:
@@ -102,13 +102,27 @@ def drain_drafts(
         is_moving = any(job.node == node for job in state.drain_jobs.values())
         if not is_moving and all(each.step is DrainStep.STAYS for each in plan):
             remaining = {each.pod.metadata.key: each.reason for each in plan}
-            yield Draft(DrainEnded(node=node, moved=state.moved(node), remaining=remaining))
+            yield Draft(drain_ended(state, node, remaining))
         elif not state.drain_jobs_in_creation():
             # One at a time: each counts for the limits of the next.
             following = next((each.pod for each in plan if each.step is DrainStep.NEXT), None)
             if following is not None:
                 yield Draft(_job(state, args, node, drain, following))
                 return
+
+
+def drain_ended(
+    state: MigrationState, node: str, remaining: dict[str, str], *, by: str = "", moving: tuple[str, ...] = ()
+) -> DrainEnded:
+    """Returns the end of the drain of a node, with what its jobs have done; see `DrainEnded`."""
+    return DrainEnded(
+        node=node,
+        moved=state.moved(node),
+        remaining=remaining,
+        by=by,
+        evicted=state.evicted_without_successor(node),
+        moving=moving,
+    )
 
 
 def _job(state: MigrationState, args: MigrationArgs, node: str, drain: Drain, pod: Pod) -> ObjectDesired:

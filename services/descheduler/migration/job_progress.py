@@ -40,6 +40,7 @@ class JobProgress:
         self.job, self.status = job, job.status
         self._at = instant_text(now_ns // SECOND * SECOND)
         self._drafts: list[Draft] = []
+        self._evicted_only = False
 
     @property
     def is_over(self) -> bool:
@@ -85,8 +86,13 @@ class JobProgress:
         """Ends the job without success."""
         self.status = replace(self.status, phase=FAILED, reason=reason, message=message)
 
-    def succeed(self, message: str) -> None:
-        """Ends the job with success."""
+    def succeed(self, message: str, *, evicted_only: bool = False) -> None:
+        """Ends the job with success.
+
+        Args:
+            evicted_only: it awaited no successor.
+        """
+        self._evicted_only = evicted_only
         self.status = replace(self.status, phase=SUCCEEDED, status=COMPLETE, reason="", message=message)
 
     def drafts(self) -> list[Draft]:
@@ -95,7 +101,8 @@ class JobProgress:
             return self._drafts
         found = [*self._drafts, Draft(desired_status(self.job, self.status))]
         if self.is_over:
-            found.append(ended(self.job, self.status.phase, self.status.reason, self.status.message))
+            phase, reason, message = self.status.phase, self.status.reason, self.status.message
+            found.append(ended(self.job, phase, reason, message, evicted_only=self._evicted_only))
         return found
 
 
@@ -107,6 +114,20 @@ def desired_status(job: PodMigrationJob, status: JobStatus) -> FieldsDesired:
     )
 
 
-def ended(job: PodMigrationJob, phase: str, reason: str = "", message: str = "") -> Draft:
+def ended(
+    job: PodMigrationJob, phase: str, reason: str = "", message: str = "", *, evicted_only: bool = False
+) -> Draft:
     """Returns the event that a job is over."""
-    return Draft(MigrationEnded(job=job.name, job_uid=job.uid, phase=phase, reason=reason, message=message))
+    named = job.spec.pod_ref
+    return Draft(
+        MigrationEnded(
+            job=job.name,
+            job_uid=job.uid,
+            phase=phase,
+            reason=reason,
+            message=message,
+            pod=named.key,
+            pod_uid=named.uid,
+            evicted_only=evicted_only,
+        )
+    )

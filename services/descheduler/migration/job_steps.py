@@ -77,7 +77,7 @@ def advance(step: Step, progress: JobProgress) -> None:
         return
     if job.mode(step.args.default_mode) == EVICT_DIRECTLY:
         if evict(step.state, step.args, step.limits, progress, pod, "", step.now_ns):
-            progress.succeed(f'Pod "{job.spec.pod_ref.key}" has been evicted')
+            progress.succeed(f'Pod "{job.spec.pod_ref.key}" has been evicted', evicted_only=True)
         return
     reservation = _reservation(step, progress, pod)
     if reservation is not None:

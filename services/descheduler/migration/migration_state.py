@@ -102,11 +102,13 @@ class DrainJob(msgspec.Struct, frozen=True, array_like=True):
 
     Attributes:
         failure: why it failed; empty for one that succeeded, or has not ended.
+        evicted_only: it succeeded, and awaited no successor.
     """
 
     node: str
     pod_uid: str
     failure: str = ""
+    evicted_only: bool = False
 
 
 def outcome_of(record: RecordedEvent) -> Outcome | None:
@@ -232,7 +234,7 @@ class MigrationState:
             job = DrainJob(ended.drain, ended.pod_uid)  # its creation has left the log
         if job is not None:
             failure = "" if ended.phase == SUCCEEDED else ended.message or ended.reason or "the job was deleted"
-            self.drain_ends[ended.job] = replace(job, failure=failure)
+            self.drain_ends[ended.job] = replace(job, failure=failure, evicted_only=ended.evicted_only)
 
     def _requested(self, uid: str, record: RecordedEvent) -> None:
         decided = self._decided.pop(uid, None)
@@ -266,8 +268,14 @@ class MigrationState:
         return [job.failure for job in self.drain_ends.values() if job.pod_uid == pod_uid and job.failure]
 
     def moved(self, node: str) -> int:
-        """Returns the number of jobs of the drain of a node that succeeded."""
-        return sum(job.node == node and not job.failure for job in self.drain_ends.values())
+        """Returns the number of jobs of the drain of a node that saw the successor of their pod bound."""
+        return sum(
+            job.node == node and not job.failure and not job.evicted_only for job in self.drain_ends.values()
+        )
+
+    def evicted_without_successor(self, node: str) -> int:
+        """Returns the number of jobs of the drain of a node that evicted their pod, and awaited no successor."""
+        return sum(job.node == node and job.evicted_only for job in self.drain_ends.values())
 
     def eviction(self, pod_uid: str) -> OpenRequest | None:
         """Returns the newest eviction of a pod that was requested; None for none."""

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from services.descheduler.migration.pod_migration_job import EVICT_DIRECTLY
 from shared.events import Event, RecordedEvent
 from shared.events.base import without_basis
 from shared.events.descheduling import EvictionCaseClosed, EvictionCaseOpened, EvictionStepDecided
@@ -32,12 +33,14 @@ class JobPhase(NamedTuple):
     Attributes:
         at_ns: when its phase was first observed.
         bound: `namespace/name` and uid of the pod that replaced the one that left; empty before.
+        is_direct: it evicts its pod, and awaits no successor.
     """
 
     phase: str
     message: str
     at_ns: int
     bound: tuple[str, str] = ("", "")
+    is_direct: bool = False
 
 
 class OpenedCase(msgspec.Struct, frozen=True, gc=False):
@@ -103,7 +106,9 @@ class EvictionCases:
         before, phase = self.jobs.get(name), str(status.get("phase") or "")
         since_ns = before.at_ns if before is not None and before.phase == phase else at_ns
         message = str(status.get("message") or "")
-        self.jobs[name] = JobPhase(phase, message, since_ns, (key, str(bound.get("uid", ""))))
+        spec = body.get("spec")
+        is_direct = isinstance(spec, dict) and spec.get("mode") == EVICT_DIRECTLY
+        self.jobs[name] = JobPhase(phase, message, since_ns, (key, str(bound.get("uid", ""))), is_direct)
 
     def forget_job(self, name: str) -> None:
         """Folds the deletion of a PodMigrationJob."""
@@ -136,7 +141,7 @@ class EvictionCases:
         for each in self.cases.values():
             if each.event.dry_run:
                 continue
-            stayed = {one.pod for one in each.closed.victims if one.outcome != "moved"} if each.closed else set()
+            stayed = {one.pod for one in each.closed.victims if one.outcome == "stayed"} if each.closed else set()
             for victim in each.event.victims:
                 if victim.pod in stayed:
                     continue

@@ -170,10 +170,10 @@ class SmallCluster:
         )
         self._append("metrics-0", event)
 
-    def job(self, name: str, phase: str, bound: str = "") -> None:
+    def job(self, name: str, phase: str, bound: str = "", mode: str = "ReservationFirst") -> None:
         """A PodMigrationJob with a status."""
         reference = {"podRef": {"namespace": "default", "name": bound, "uid": bound}} if bound else {}
-        body = {"metadata": {"name": name}, "status": {"phase": phase, **reference}}
+        body = {"metadata": {"name": name}, "spec": {"mode": mode}, "status": {"phase": phase, **reference}}
         self._observe(ObjectObserved(resource=MIGRATION_JOBS, name=name, uid=name, object=body))
 
     def cycle(self, *, answers: bool = True) -> EvictionCaseOpened | None:

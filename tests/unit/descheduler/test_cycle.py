@@ -176,6 +176,22 @@ def test_a_case_stops_when_the_measured_effect_does_not_follow() -> None:
     ]
 
 
+def test_a_victim_whose_successor_was_not_awaited_is_evicted_and_not_moved() -> None:
+    cluster = hot_cluster()
+    case = cluster.cycle()
+    assert case is not None
+    (victim,) = case.victims
+    cluster.delete(victim.pod.removeprefix("default/"))
+    cluster.job(victim.job, "Succeeded", mode="EvictDirectly")
+    cluster.wait(400)
+    cluster.report("hot", {})
+    (closed,) = cluster.close()
+    assert closed.outcome == "evicted"
+    assert [(each.outcome, each.why) for each in closed.victims] == [
+        ("evicted", "its controller makes it anew on any node")
+    ]
+
+
 def test_a_case_of_which_no_pod_could_be_moved_stops() -> None:
     cluster, case = crowded_cluster()
     for victim in case.victims[:2]:

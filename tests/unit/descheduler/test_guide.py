@@ -8,6 +8,7 @@ import pytest
 from cli.scheduling.why_eviction_case import ExplainedVictim, case_lines, explained
 from services.descheduler.configuration.plugin_kinds import MIGRATION_CONTROLLER
 from services.descheduler.configuration.read_configuration import read_configuration
+from services.descheduler.framework.close_cases import left_node
 from services.descheduler.plugins.registry import REGISTRY
 from shared.domain.component_config import BadConfig
 from shared.events import RecordedEvent
@@ -53,6 +54,15 @@ def test_a_pod_that_has_ended_is_explained_as_removed() -> None:
         case="removefailedpods-1", cycle=1, profile="p", plugin="RemoveFailedPods", victims=(victim,)
     )
     assert "victim    shop/job-1, which has ended, is removed from n1 (moved)" in lines(opened, 0, None, "moved")
+
+
+def test_a_pod_that_nothing_makes_anew_is_explained_as_evicted_and_not_as_moved() -> None:
+    victim = Victim("shop/own-1", "uid", "n1", "hot", destination="n2", job="j")
+    opened = EvictionCaseOpened(case="lownodeload-1", cycle=1, profile="p", plugin="LowNodeLoad", victims=(victim,))
+    end = left_node(victim, is_direct=True)
+    explanation = ExplainedVictim(victim.pod, victim.node, "n2", "hot", "j", end.outcome, end.why)
+    text = "\n".join(case_lines(explained(RecordedEvent("descheduling", 1, opened, 0), None, [explanation])))
+    assert "victim    shop/own-1 leaves n1 (evicted: without a successor, it has no controller)" in text
 
 
 def report(cluster: SmallCluster, **hot: int) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from cli.commands.drain import headline
-from services.descheduler.drain_requests import DrainRequests, draft_of, fault_of, status_of
+from cli.commands.drain import FromLog, headline, how_it_ended
+from cli.node.drains_of_node import LastDrain
+from services.descheduler.drain_requests import DrainRequests, event_of, fault_of, status_of
 from services.descheduler.migration.pod_migration_job import read_job
 from services.descheduler.retention_carry_forward import CARRY_FORWARD
 from services.descheduler.state.descheduler_state import FOLDED, DeschedulerState
@@ -93,7 +94,7 @@ def test_nothing_moves_before_the_node_is_cordoned_and_at_most_two_at_once() -> 
     jobs = [read_job(body) for (resource, _), body in world.objects.items() if resource == MIGRATION_JOBS]
     assert len(jobs) == 2  # maxMigratingPerNode
     assert {job.annotations["koordinator.sh/evict-reason"] for job in jobs} == {"drain of node n0 by ann: new disks"}
-    waiting = status_of(world.state, NODE, "", world.now_ns, 0)
+    waiting = status_of(world.state, NODE, "", world.now_ns)
     assert waiting.pods == ()  # without a configuration nothing is planned
 
 
@@ -185,17 +186,16 @@ def test_requests_that_cannot_be_met_say_why() -> None:
     assert fault_of(world.state, DrainCommand("start", "nowhere")) == "there is no node 'nowhere'"
     assert fault_of(world.state, DrainCommand("start", "n00")).endswith("'n00'; perhaps 'n0' is meant")
     assert "MigrationController" in fault_of(world.state, DrainCommand("start", NODE))
-    assert draft_of(world.state, DrainCommand("start", NODE)) is None  # it goes on already
-    found = draft_of(world.state, DrainCommand("cancel", NODE, "bob"))
-    assert found is not None
-    assert isinstance(found.event, DrainEnded)
-    assert found.event.by == "bob"
+    there = DrainStatus(NODE, draining=True)
+    assert event_of(world.state, DrainCommand("start", NODE), there) is None  # it goes on already
+    found = event_of(world.state, DrainCommand("cancel", NODE, "bob"), there)
+    assert isinstance(found, DrainEnded)
+    assert found.by == "bob"
 
 
 def test_the_response_to_a_cancellation_has_the_pods_that_moved() -> None:
     world = draining()
-    text = "apiVersion: descheduler/v1alpha2\nkind: DeschedulerConfiguration\nprofiles: [{name: p}]\n"
-    world.append(OWN, ConfigApplied(source="a file", digest="ab" * 32, text=text))
+    configure(world)
     while not (moved := world.state.migration.moved(NODE)):
         run(world, rounds=1)
     requests = DrainRequests(runtime(world))
@@ -203,10 +203,79 @@ def test_the_response_to_a_cancellation_has_the_pods_that_moved() -> None:
     asyncio.run(answered(requests, DrainCommand("cancel", NODE, "ann"), answers))
     (answer,) = answers
     assert (answer.draining, answer.moved) == (False, moved)
-    sentence = (
-        f"the drain of node {NODE} has ended early: {moved} pod{'s' * (moved > 1)} moved; the node stays cordoned"
+    start = f"the drain of node {NODE} has ended early: {moved} pod{'s' * (moved > 1)} moved"
+    assert headline(answer, "cancel").startswith(start)
+    assert headline(answer, "cancel").endswith("the node stays cordoned")
+
+
+def configure(world: World) -> None:
+    text = "apiVersion: descheduler/v1alpha2\nkind: DeschedulerConfiguration\nprofiles: [{name: p}]\n"
+    world.append(OWN, ConfigApplied(source="a file", digest="ab" * 32, text=text))
+
+
+def request(world: World, command: DrainCommand) -> DrainStatus:
+    answers: list[DrainStatus] = []
+    asyncio.run(answered(DrainRequests(runtime(world)), command, answers))
+    return answers[0]
+
+
+def test_a_cancellation_records_the_pods_that_move_and_those_that_stay_with_the_reason() -> None:
+    world = draining()
+    configure(world)
+    cordon(world, unschedulable=True)
+    for _ in range(4):
+        world.decide()
+        world.gateway()
+    answer = request(world, DrainCommand("cancel", NODE, "ann"))
+    ended = world.logs[OWN][-1].event
+    assert isinstance(ended, DrainEnded)
+    assert ended.moving == ("default/web-0", "default/web-1")
+    assert list(ended.remaining) == ["default/agent", "default/web-2"]
+    assert all(ended.remaining.values())
+    assert [each.step for each in answer.pods] == ["stays", "moves", "moves", "stays"]
+    assert "0 pods moved; jobs that began go on for 2 pods; the node stays cordoned" in headline(answer, "cancel")
+
+
+def test_a_drain_begins_no_more_where_the_node_is_cordoned_and_nothing_moves() -> None:
+    world = draining(1)
+    configure(world)
+    (first,) = run(world)
+    length = len(world.logs[OWN])
+    answer = request(world, DrainCommand("start", NODE, "ann"))
+    assert len(world.logs[OWN]) == length
+    assert (answer.draining, answer.cordoned) == (False, True)
+    assert headline(answer, "start").startswith(f"no drain of node {NODE} begins: it is cordoned already, and nothing")
+    requested = DrainRequested(node=NODE, by="ann", reason="new disks")
+    log = FromLog(LastDrain(requested, first, world.now_ns, "descheduling/9"))
+    outcome, advice = how_it_ended(NODE, log)
+    assert outcome.startswith("the last drain by ann: new disks, at 2026-")
+    assert outcome.endswith(
+        "ended by itself, since no pod was left that may move: 1 pod moved; 1 pod stayed; "
+        "default/agent stayed: a DaemonSet owns it"
     )
-    assert headline(answer, "cancel") == sentence
+    assert advice == "if the node is still cordoned, `kubectl uncordon n0` gives it back"
+    cordon(world, unschedulable=False)
+    assert request(world, DrainCommand("start", NODE, "ann")).draining
+
+
+def test_pods_that_nothing_makes_anew_are_counted_as_evicted_and_not_as_moved() -> None:
+    world = World(migration_args(evictQPS=100, defaultJobMode="EvictDirectly", evictAllBarePods=True))
+    for number in range(2):
+        world.put_pod(moved_pod(f"own-{number}", node=NODE))
+    cordon(world, unschedulable=True)
+    world.append(OWN, DrainRequested(node=NODE, by="ann"))
+    for _ in range(30):
+        ends = [event for event in world.decide() if isinstance(event, DrainEnded)]
+        if ends:
+            break
+        world.gateway()
+        world.kubelets_end_pods()
+        world.pass_time(1)
+        evicted = world.state.migration.evicted_without_successor(NODE)
+    assert [(each.moved, each.evicted, each.remaining) for each in ends] == [(0, 2, {})]
+    assert evicted == 2
+    found = DrainStatus(NODE, draining=True, evicted=evicted)
+    assert "0 pods moved, 2 pods evicted without waiting for a successor so far" in headline(found, "start")
 
 
 def runtime(world: World) -> Any:
