@@ -100,6 +100,22 @@ def uncordon(node: str, *, simulated: bool) -> str:
     return advice(f"kubectl uncordon {node}", f"koord dev patch node {node} {patch}", simulated=simulated)
 
 
+def cordoned(node: str, last: LastDrain | None, began_ns: int, *, simulated: bool) -> tuple[str, str]:
+    """Returns why a node is cordoned, and what ends that.
+
+    Args:
+        last: its newest drain; one that ended before the cordon began has nothing to do with it.
+        began_ns: instant since which it is cordoned; 0 where the log does not have it.
+    """
+    ends = uncordon(node, simulated=simulated)
+    if last is None or (last.ended is not None and began_ns > last.at_ns):
+        return "it is cordoned", ends
+    whose = f"the drain{requested_by(last.requested)}"
+    if last.ended is None:
+        return f"it is cordoned, and {whose} goes on ({last.event})", f"`koord drain {node} --cancel`, then {ends}"
+    return f"it is cordoned; {whose} {end_of(last.ended)} ({last.event})", ends
+
+
 def drain_step(event: DrainRequested | DrainEnded) -> str:
     """Returns what an event of a drain did, in words."""
     if isinstance(event, DrainRequested):

@@ -4,6 +4,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from cli.node.agent_actions import actions_of
+from cli.node.drains_of_node import drains_of
 from cli.node.ignored_reports import ignored_reports_of
 from cli.node.overcommitment_in_force import overcommitment_of
 from cli.node.usage_reports import UsageReport, usage_reports
@@ -61,6 +62,7 @@ class NodeFacts(NamedTuple):
         slo: the newest NodeSLO that the SLO controller desired; None without one.
         overcommitment: whether it is on for the node.
         simulated: the cluster has no kubectl.
+        drains: newest requests and ends of its drains, oldest first.
     """
 
     name: str
@@ -79,6 +81,7 @@ class NodeFacts(NamedTuple):
     slo: RecordedEvent | None
     overcommitment: str = ""
     simulated: bool = False
+    drains: tuple[RecordedEvent, ...] = ()
 
 
 async def node_facts(log: LogReader, name: str) -> NodeFacts:
@@ -115,6 +118,7 @@ async def node_facts(log: LogReader, name: str) -> NodeFacts:
         next((each for each in reversed(desired) if getattr(each.event, "resource", "") == NODE_SLOS), None),
         await overcommitment_of(log.database, view.nodes[name].node.metadata),
         await is_simulated(log.database),
+        await drains_of(log, name),
     )
 
 

@@ -3,11 +3,13 @@
 import msgspec
 
 from cli.node.agent_actions import action_text
+from cli.node.drains_of_node import drain_step
 from cli.node.node_facts import NodeFacts
 from cli.terminal.amounts import human_amount
 from cli.terminal.durations import instant_of
 from shared.events import RecordedEvent
 from shared.events.cluster import EvictionPaused, NodeDeleted, NodeObserved
+from shared.events.migration import DrainEnded, DrainRequested
 from shared.events.slo import NodeOvercommitted
 from shared.kube.node import Node
 from shared.kube.quantity import NANO, nanos
@@ -45,6 +47,11 @@ def node_steps(facts: NodeFacts) -> list[NodeStep]:
             shown = shown or "none"
             found.append((record, f"overcommitted resources: {shown} ({record.event.why})"))
     found += [(record, action_text(record.event)) for record in facts.actions]
+    found += [
+        (record, drain_step(record.event))
+        for record in facts.drains
+        if isinstance(record.event, DrainRequested | DrainEnded)
+    ]
     found += [
         (record, f"the eviction of {pod} waits: {record.event.reason}")
         for pod, record in facts.evictions.items()

@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from cli.node.agent_actions import action_text
+from cli.node.drains_of_node import cordoned, last_drain
 from cli.node.ignored_reports import describe_ignored, remedy_of
 from cli.node.node_facts import NodeFacts, node_facts
 from cli.node.node_steps import NodeStep, node_steps
@@ -145,8 +146,9 @@ def _of_object(facts: NodeFacts) -> Iterator[NodeReason]:
     """Yields what the Node object itself states."""
     node = facts.node
     if node.spec.unschedulable:
-        since, event = _since(facts, lambda each: each.spec.unschedulable)
-        yield NodeReason("all", since, event, "it is cordoned", _uncordon(facts))
+        since, event, began_ns = _since(facts, lambda each: each.spec.unschedulable)
+        text, remedy = cordoned(facts.name, last_drain(facts.drains), began_ns, simulated=facts.simulated)
+        yield NodeReason("all", since, event, text, remedy)
     ready = next((each for each in node.status.conditions if each.type == "Ready"), None)
     if ready is not None and ready.status != "True":
         text = f"its condition Ready is {ready.status}" + (f" ({ready.reason})" if ready.reason else "")
@@ -157,24 +159,20 @@ def _of_object(facts: NodeFacts) -> Iterator[NodeReason]:
     for taint in node.spec.taints:
         if taint.effect not in CLOSED or taint.key.startswith("node.kubernetes.io/unschedulable"):
             continue
-        since, event = _since(facts, lambda each, own=taint: own in each.spec.taints)  # type: ignore[misc]
+        since, event, _ = _since(facts, lambda each, own=taint: own in each.spec.taints)  # type: ignore[misc]
         written = f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
         yield NodeReason("some", since, event, f"taint {written} keeps away pods that do not tolerate it")
 
 
-def _uncordon(facts: NodeFacts) -> str:
-    patch = '\'{"spec": {"unschedulable": false}}\''
-    simulated = f"koord dev patch node {facts.name} {patch}"
-    return advice(f"kubectl uncordon {facts.name}", simulated, simulated=facts.simulated)
-
-
-def _since(facts: NodeFacts, holds: Callable[[Node], bool]) -> tuple[str, str]:
-    """Returns instant and event of the observation since which a condition has held without a break."""
-    found = ("", "")
+def _since(facts: NodeFacts, holds: Callable[[Node], bool]) -> tuple[str, str, int]:
+    """Returns instant and event of the observation since which a condition has held without a break, and the instant in
+    nanoseconds since the epoch; 0 where the log does not have it.
+    """
+    found = ("", "", 0)
     for record in reversed(facts.observed):
         if not isinstance(record.event, NodeObserved) or not holds(record.event.object):
             break
-        found = (instant_of(record.at_ns), f"{record.context}/{record.seq}")
+        found = (instant_of(record.at_ns), f"{record.context}/{record.seq}", record.at_ns)
     return found
 
 

@@ -13,7 +13,6 @@ from shared.kube.resource_names import MIGRATION_JOBS
 from shared.log.codec import Codec
 from shared.log.reader import LogReader, recorded
 
-
 EVICTED = "evicted"
 """Outcome of a victim whose successor was not seen."""
 

@@ -269,9 +269,7 @@ class MigrationState:
 
     def moved(self, node: str) -> int:
         """Returns the number of jobs of the drain of a node that saw the successor of their pod bound."""
-        return sum(
-            job.node == node and not job.failure and not job.evicted_only for job in self.drain_ends.values()
-        )
+        return sum(job.node == node and not job.failure and not job.evicted_only for job in self.drain_ends.values())
 
     def evicted_without_successor(self, node: str) -> int:
         """Returns the number of jobs of the drain of a node that evicted their pod, and awaited no successor."""

@@ -13,6 +13,7 @@ from shared.events.cluster import EvictionPaused
 from shared.events.intents import EvictionRequested, ObjectDesired
 from shared.events.log import ConfigApplied
 from shared.events.metrics import ClassReported, NodeReported, PodReported, Usage
+from shared.events.migration import DrainRequested
 from shared.events.nodes import BestEffortSuppressed, PodBurst
 from shared.events.slo import IgnoredReport, NodeOvercommitted, NodeReportsIgnored, OvercommitBreakdown
 from shared.kube.instants import SECOND
@@ -103,6 +104,17 @@ async def test_a_node_names_what_keeps_pods_from_it_since_when_and_its_batch_ter
     assert paused.startswith("the eviction of d/batch waits since ")
     assert paused.endswith("held by breaker")
     assert "cordoned; taint dedicated:NoSchedule added" in [each["text"] for each in found["steps"]]
+
+
+async def test_a_node_that_is_drained_names_the_drain_and_how_to_end_it(log: Log) -> None:
+    requested = DrainRequested(node="busy", by="root", reason="new disks")
+    await append(log.url, "descheduling", [Draft(requested)], time.time_ns())
+    shown = (await run(log, "why", "node", "busy")).stdout
+    assert shown.startswith(
+        "busy: it takes no new pods: it is cordoned, and the drain by root: new disks goes on (descheduling/"
+    )
+    assert "    do: `koord drain busy --cancel`, then `kubectl uncordon busy`\n" in shown
+    assert "a drain was requested by root: new disks\n" in shown
 
 
 async def test_annotations_of_a_node_that_cannot_be_read_are_named_by_why_node_and_by_the_doctor(database: str) -> None:

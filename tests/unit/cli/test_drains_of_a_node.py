@@ -1,0 +1,51 @@
+"""The drains of a node as commands describe them."""
+
+from cli.node.drains_of_node import cordoned, drain_step, last_drain, outcome_lines
+from shared.events import Event, RecordedEvent
+from shared.events.migration import DrainEnded, DrainRequested
+
+REQUESTED = DrainRequested(node="n0", by="root", reason="new disks")
+ENDED = DrainEnded(node="n0", moved=1, evicted=2, remaining={"d/agent": "a DaemonSet owns it"})
+UNCORDON = "`kubectl uncordon n0`"
+
+
+def records(*events: Event) -> list[RecordedEvent]:
+    """Events of `descheduling`, at the instants 10, 20, ..."""
+    return [RecordedEvent("descheduling", 10 * n, event, 10 * n) for n, event in enumerate(events, start=1)]
+
+
+def test_a_cordon_during_a_drain_names_it_and_is_ended_by_its_cancellation_first() -> None:
+    text, remedy = cordoned("n0", last_drain(records(REQUESTED)), 15, simulated=False)
+    assert text == "it is cordoned, and the drain by root: new disks goes on (descheduling/10)"
+    assert remedy == f"`koord drain n0 --cancel`, then {UNCORDON}"
+
+
+def test_a_cordon_after_a_drain_names_its_outcome() -> None:
+    text, remedy = cordoned("n0", last_drain(records(REQUESTED, ENDED)), 15, simulated=False)
+    assert text == (
+        "it is cordoned; the drain by root: new disks ended by itself, since no pod was left that may move: 1 pod moved, "
+        "2 pods evicted without waiting for a successor; 1 pod stayed (descheduling/20)"
+    )
+    assert remedy == UNCORDON
+
+
+def test_a_cordon_that_began_after_the_drain_is_not_its_own() -> None:
+    assert cordoned("n0", last_drain(records(REQUESTED, ENDED)), 25, simulated=False) == ("it is cordoned", UNCORDON)
+    assert cordoned("n0", last_drain([]), 25, simulated=False) == ("it is cordoned", UNCORDON)
+
+
+def test_the_outcome_of_a_drain_lists_the_pods_that_stayed_and_who_ended_it() -> None:
+    early = DrainEnded(node="n0", moved=0, remaining={"d/a": "its turn had not come"}, by="bob", moving=("d/b",))
+    last = last_drain(records(REQUESTED, early))
+    assert last is not None
+    first, second = outcome_lines(last, "n0")
+    assert first.endswith("was ended early by bob: 0 pods moved; jobs that had begun went on for d/b; 1 pod stayed")
+    assert second == "  d/a stayed: its turn had not come"
+    assert drain_step(REQUESTED) == "a drain was requested by root: new disks"
+
+
+def test_a_drain_without_its_request_in_the_log_is_described_by_its_end() -> None:
+    last = last_drain(records(ENDED))
+    assert last is not None
+    assert last.requested is None
+    assert next(outcome_lines(last, "n0")).startswith("the last drain, at 1970-")
