@@ -24,7 +24,7 @@ from shared.log.admin.session import reading
 WATCH_INTERVAL_S = 2.0
 
 Verb = Literal["plan", "start", "cancel", "ended"]
-"""What was requested; `ended`: a drain that was watched is over."""
+"""The request that is answered; `ended`: a drain that was watched is over."""
 
 
 class FromLog(NamedTuple):

@@ -8,6 +8,7 @@ import click
 from msgspec.structs import replace
 
 from cli.scheduling.answer_from_log import answer
+from cli.scheduling.ended_moves import failed_move
 from cli.scheduling.move_under_way import move_under_way
 from cli.scheduling.recorded_state import scheduler_state
 from cli.terminal.object_name import namespaced_name
@@ -74,6 +75,8 @@ async def explain_pod(
         return _with_present_wait(found, view or await scheduler_state(log), language, is_untried=is_untried)
     if found.status == "bound" and (move := await move_under_way(log, name, found.pod_uid)):
         return replace(found, summary=f"{found.summary}; {move}")
+    if found.status == "bound" and (failed := await failed_move(log, name, found.pod_uid)):
+        return replace(found, summary=f"{found.summary}; {failed}")
     return found
 
 

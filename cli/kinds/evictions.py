@@ -1,11 +1,13 @@
-"""Eviction cases of the descheduler: one scenario each, with its victims and what came of it."""
+"""Eviction cases of the descheduler, with their victims and what came of them, and the moves by other PodMigrationJobs:
+of drains and of clients.
+"""
 
 from collections.abc import Sequence
 from operator import attrgetter
 
-import msgspec
-
 from cli.kinds.kind import Column, Kind, get_command
+from cli.kinds.listed_eviction import ListedEviction
+from cli.kinds.moves_by_jobs import MOVES, listed_moves
 from cli.terminal.amounts import human_amount
 from cli.terminal.durations import instant_of
 from shared.events.descheduling import EvictionCaseClosed, EvictionCaseOpened
@@ -15,51 +17,34 @@ from shared.log.reader import LogReader
 
 CONTEXT = "descheduling"
 MOST = 200
-"""Cases that are listed, the newest first."""
+"""Cases, and moves, that are listed, the newest first."""
 
 
-class ListedCase(msgspec.Struct, frozen=True):
-    """A case.
-
-    Attributes:
-        name: its id.
-        at: when it was opened.
-        state: `open`, or the outcome: `moved`, `partly`, `none`, `dry run`.
-        nodes: that its victims leave.
-        gain: expected and, once it is closed, measured: `hot cpu 27.2 -> 24 cores, measured 24.1 cores`.
-    """
-
-    name: str
-    at: str
-    profile: str
-    plugin: str
-    state: str
-    victims: int
-    passed_over: int
-    nodes: tuple[str, ...]
-    gain: tuple[str, ...]
-
-
-async def read(postgres: str) -> Sequence[ListedCase]:
-    """Reads the newest cases, the newest first."""
+async def read(postgres: str) -> Sequence[ListedEviction]:
+    """Reads the newest cases and moves, the newest first."""
     async with opened(postgres) as database:
         if CONTEXT not in await LogReader(database).contexts():
             return []
         cases = await newest(database, CONTEXT, [EvictionCaseOpened], MOST)
         closed = await newest(database, CONTEXT, [EvictionCaseClosed], MOST)
+        moves = await newest(database, CONTEXT, MOVES, MOST * len(MOVES))
     ends = {
         one.record.event.case: one.record.event for one in closed if isinstance(one.record.event, EvictionCaseClosed)
     }
-    return [
-        listed(one.record.event, one.record.at_ns, ends.get(one.record.event.case))
-        for one in cases
-        if isinstance(one.record.event, EvictionCaseOpened)
+    opened_cases = [
+        (one.record.event, one.record.at_ns) for one in cases if isinstance(one.record.event, EvictionCaseOpened)
     ]
+    of_cases = {victim.job for case, _ in opened_cases for victim in case.victims}
+    found = [
+        *(listed(case, at_ns, ends.get(case.case)) for case, at_ns in opened_cases),
+        *listed_moves([one.record for one in reversed(moves)], of_cases)[:MOST],
+    ]
+    return sorted(found, key=attrgetter("at"), reverse=True)
 
 
-def listed(case: EvictionCaseOpened, at_ns: int, closed: EvictionCaseClosed | None) -> ListedCase:
+def listed(case: EvictionCaseOpened, at_ns: int, closed: EvictionCaseClosed | None) -> ListedEviction:
     """Returns a case in one line."""
-    return ListedCase(
+    return ListedEviction(
         name=case.case,
         at=instant_of(at_ns),
         profile=case.profile,
@@ -69,6 +54,7 @@ def listed(case: EvictionCaseOpened, at_ns: int, closed: EvictionCaseClosed | No
         passed_over=case.passed_over_count,
         nodes=tuple(dict.fromkeys(victim.node for victim in case.victims)),
         gain=gains(case, closed),
+        pods=tuple(victim.pod for victim in case.victims),
     )
 
 
@@ -95,18 +81,22 @@ KIND = Kind(
     "evictions",
     read,
     (
-        Column("case", attrgetter("name")),
+        Column("case or job", attrgetter("name")),
         Column("opened", attrgetter("at")),
         Column("plugin", attrgetter("plugin")),
         Column("state", attrgetter("state")),
         Column("victims", attrgetter("victims"), is_right=True),
         Column("passed over", attrgetter("passed_over"), is_right=True),
         Column("nodes", lambda case: ", ".join(case.nodes) or "-"),
+        Column("pods", lambda case: ", ".join(case.pods) or "-", is_wide=True),
+        Column("why", lambda case: case.why or "-", is_wide=True),
         Column("gain", lambda case: "; ".join(case.gain) or "-", is_wide=True),
         Column("profile", attrgetter("profile"), is_wide=True),
     ),
 )
 
 get = get_command(
-    KIND, "List the descheduler's eviction cases: what is wrong, how many pods leave, and what came of it."
+    KIND,
+    "List the descheduler's eviction cases, and the moves of pods by drains and other PodMigrationJobs: how many pods "
+    "leave, and what came of it.",
 )

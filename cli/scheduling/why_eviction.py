@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from cli.scheduling.answer_from_log import answer
+from cli.scheduling.ended_moves import end_text, ended_moves, pod_of_job, state_of
 from cli.scheduling.why_eviction_case import ExplainedCase, case_lines, explain_case
 from cli.terminal.durations import instant_of
 from cli.terminal.object_name import namespaced_name
@@ -26,6 +27,7 @@ from shared.events.cluster import (
     PodEvicted,
 )
 from shared.events.intents import EvictionRequested
+from shared.events.migration import MigrationEnded
 from shared.events.nodes import AgentEvictionRequested
 from shared.log.admin.newest_events import newest
 from shared.log.codec import Codec
@@ -59,7 +61,8 @@ class EvictionExplanation(msgspec.Struct, frozen=True):
 
     Attributes:
         state: `evicted`, `waiting` (for budget, or held), `requested`, `rejected`, `failed`, `suppressed`, or `gone`
-            where the pod ended before the request was carried out.
+            where the pod ended before the request was carried out. Of a PodMigrationJob: `moved`, `evicted`, `failed`
+            or `aborted`.
         requested_by: the service or agent.
         reason: of the request.
         held_by: the operator or `breaker` that holds all evictions at present; empty for none.
@@ -94,6 +97,7 @@ _TEXTS: Mapping[type[Event], Callable[[RecordedEvent, Any], tuple[str, str]]] = 
     EvictionRejected: lambda _, event: ("rejected", f"the eviction is rejected: {event.reason}"),
     EvictionFailed: lambda _, event: ("failed", f"the eviction failed: {event.reason}"),
     EvictionSuppressed: lambda _, _event: ("suppressed", "shadow mode: nothing was written"),
+    MigrationEnded: lambda _, event: (state_of(event), end_text(event)),
 }  # fmt: skip
 """Event type -> state after it, and its text."""
 
@@ -105,12 +109,16 @@ _TEXTS: Mapping[type[Event], Callable[[RecordedEvent, Any], tuple[str, str]]] = 
 def eviction(*, name: str, output: Format, folder: Path) -> None:
     """Explain who requested the eviction of a pod, why, and what became of it.
 
-    Also which budget, or whose hold, it waits for. NAME may be a case of the descheduler (koord get evictions): its
-    cause, its victims with their destinations, the pods that stay, and the benefit measured afterwards.
+    Also which budget, or whose hold, it waits for, and why a PodMigrationJob of the pod failed. NAME may be a job or a
+    case of the descheduler (koord get evictions): the cause of a case, its victims with their destinations, the pods
+    that stay, and the benefit measured afterwards.
     """
 
     async def explain(log: LogReader) -> EvictionExplanation | ExplainedCase:
-        return await explain_case(log, name.partition("/")[2]) or await explain_eviction(log, name)
+        short = name.partition("/")[2]
+        if case := await explain_case(log, short):
+            return case
+        return await explain_eviction(log, await pod_of_job(log, short) or name)
 
     def lines(found: EvictionExplanation | ExplainedCase) -> Iterator[str]:
         return case_lines(found) if isinstance(found, ExplainedCase) else _lines(found)
@@ -119,7 +127,7 @@ def eviction(*, name: str, output: Format, folder: Path) -> None:
 
 
 def _lines(found: EvictionExplanation) -> Iterator[str]:
-    yield f"{found.pod} ({found.pod_uid}): {found.summary}"
+    yield f"{found.pod}{f' ({found.pod_uid})' if found.pod_uid else ''}: {found.summary}"
     if found.held_by:
         yield f"  all evictions are held by {found.held_by}; `koord evictions release` ends that"
     yield ""
@@ -136,9 +144,16 @@ async def explain_eviction(log: LogReader, name: str) -> EvictionExplanation:
     codec = Codec([*_TEXTS, PodDeleted])
     rows = [row async for row in log.rows(key=name)]
     records = [recorded(row, event) for row in rows if (event := codec.one(row.type, row.data)) is not None]
+    records += [
+        record
+        for record in await ended_moves(log, name)
+        if isinstance(record.event, MigrationEnded) and state_of(record.event)
+    ]
     found = explained(name, records, await _held_by(log))
     if found is None:
-        raise NoEviction(f"the log has no eviction of pod {name}; `koord events --type EvictionRequested` lists some")
+        raise NoEviction(
+            f"the log has no eviction of pod {name}; `koord get evictions` and `koord events --type EvictionRequested` list some"
+        )
     return found
 
 

@@ -85,7 +85,7 @@ async def test_a_bad_configuration_is_rejected_and_a_hot_node_becomes_a_case_wit
         await on.configure(CONFIG)
         await on.heat("node-0000", 60)
 
-        async def cases() -> list[evictions.ListedCase]:
+        async def cases() -> list[evictions.ListedEviction]:
             return [each for each in await evictions.read(database) if each.victims]
 
         found = (await until(cases))[-1]
