@@ -28,7 +28,7 @@ Verb = Literal["plan", "start", "cancel", "ended"]
 
 
 class FromLog(NamedTuple):
-    """What the log has about the drains of a node; a command goes on without it."""
+    """Facts of the log about the drains of a node; a command goes on without them."""
 
     last: LastDrain | None = None
     simulated: bool = False
@@ -108,7 +108,8 @@ def headline(found: DrainStatus, verb: Verb) -> str:
     if found.draining:
         is_over = bool(found.pods) and all(each.step == "stays" for each in found.pods)
         ends = f"; it ends by itself at once: `koord drain {found.node} --dry-run` shows the outcome" if is_over else ""
-        return f"node {found.node} is being drained: {left} so far; {_to_come(found)}{ends}"
+        waits = "" if found.cordoned or is_over else "; it goes on once the node is cordoned"
+        return f"node {found.node} is being drained: {left} so far; {_to_come(found)}{ends}{waits}"
     if verb == "plan":
         return f"node {found.node} is not being drained; if it were: {_to_come(found)}"
     if verb == "start":

@@ -10,8 +10,8 @@ class ListedEviction(msgspec.Struct, frozen=True):
         name: id of the case; name of the job.
         at: when it was opened, or the job began.
         plugin: of the case; for jobs `drain`, or `PodMigrationJob` for those of clients.
-        state: `open`, or the outcome: `moved`, `evicted`, `partly`, `none`, `dry run`; of a job also `failed`, `aborted`
-            or `deleted`.
+        state: `open`, or the outcome: `moved`, `evicted`, `partly`, `none`, `dry run`; of a job also `failed`,
+            `aborted` or `deleted`.
         nodes: that its victims leave.
         gain: expected and, once it is closed, measured: `hot cpu 27.2 -> 24 cores, measured 24.1 cores`.
         pods: that are to leave.

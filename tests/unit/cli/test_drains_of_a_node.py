@@ -1,8 +1,10 @@
 """The drains of a node as commands describe them."""
 
+from cli.commands.drain import headline
 from cli.node.drains_of_node import cordoned, drain_step, last_drain, outcome_lines
 from shared.events import Event, RecordedEvent
 from shared.events.migration import DrainEnded, DrainRequested
+from shared.kube.drain_control import DrainedPod, DrainStatus
 
 REQUESTED = DrainRequested(node="n0", by="root", reason="new disks")
 ENDED = DrainEnded(node="n0", moved=1, evicted=2, remaining={"d/agent": "a DaemonSet owns it"})
@@ -49,3 +51,11 @@ def test_a_drain_without_its_request_in_the_log_is_described_by_its_end() -> Non
     assert last is not None
     assert last.requested is None
     assert next(outcome_lines(last, "n0")).startswith("the last drain, at 1970-")
+
+
+def test_a_drain_whose_node_was_uncordoned_is_described_as_waiting_for_the_cordon() -> None:
+    pods = (DrainedPod("d/web-1", "next", ""),)
+    waiting = headline(DrainStatus("n0", draining=True, pods=pods), "start")
+    assert waiting.endswith("0 pods moved so far; 1 pod to move; it goes on once the node is cordoned")
+    going_on = headline(DrainStatus("n0", draining=True, pods=pods, cordoned=True), "start")
+    assert going_on.endswith("1 pod to move")
