@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from cli.embedded import EmbeddedNats
 from cli.kinds import evictions
+from cli.kinds.listed_eviction import ListedEviction
 from cli.scheduling.why_eviction_case import explain_case
 from cli.simulate.simulator_client import SimulatedApi, SimulatorRefused
 from cli.supervisor.supervisor import Spec
@@ -85,7 +86,7 @@ async def test_a_bad_configuration_is_rejected_and_a_hot_node_becomes_a_case_wit
         await on.configure(CONFIG)
         await on.heat("node-0000", 60)
 
-        async def cases() -> list[evictions.ListedEviction]:
+        async def cases() -> list[ListedEviction]:
             return [each for each in await evictions.read(database) if each.victims]
 
         found = (await until(cases))[-1]
