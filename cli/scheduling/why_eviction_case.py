@@ -21,7 +21,7 @@ class ExplainedVictim(msgspec.Struct, frozen=True):
     """A pod that leaves its node.
 
     Attributes:
-        destination: where its successor is to go; empty for one that no controller makes anew.
+        destination: that was found for it; one that was only evicted never went there.
         state: of its move: `moved`, `evicted`, `stayed`, or the phase of its job.
         why: what holds it up, why it stayed, or what is known of a successor that was not awaited; empty for neither.
         ended: it never runs again, and is removed.
@@ -147,7 +147,7 @@ async def _victim(log: LogReader, victim: Victim, closed: EvictionCaseClosed | N
     return ExplainedVictim(
         victim.pod,
         victim.node,
-        victim.destination if victim.owner else "",
+        victim.destination,
         victim.reason,
         victim.job,
         state,
