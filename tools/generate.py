@@ -1,5 +1,5 @@
-"""Files generated from the event types and the manifests: docs/asyncapi.json, docs/schemas/<type>.json,
-shared/runtime/declared_intents.py, k8s/rbac and k8s/webhooks/rbac.yaml.
+"""Files generated from the event types, the manifests and k8s/crds: docs/asyncapi.json, docs/schemas/<type>.json,
+shared/runtime/declared_intents.py, k8s/rbac, k8s/webhooks/rbac.yaml and cli/dev/custom_resource_fields.json.
 
 python -m tools.generate            writes them
 python -m tools.generate --check    fails when they differ from their sources
@@ -14,6 +14,7 @@ import msgspec
 
 from shared.events import CONTEXT_MODULES, EVENT_TYPES
 from shared.events.base import Event
+from tools.custom_resource_fields import custom_resource_fields
 from tools.intent_declarations import declared_intents
 from tools.rbac import rbac_files
 
@@ -29,6 +30,7 @@ def documents() -> dict[Path, str]:
     found = {SCHEMAS / f"{name}.json": _text(document) for name, document in schemas.items()}
     found[Path("docs/asyncapi.json")] = _text(asyncapi())
     found[Path("shared/runtime/declared_intents.py")] = declared_intents()
+    found[Path("cli/dev/custom_resource_fields.json")] = custom_resource_fields()
     found.update(rbac_files())
     return found
 

@@ -1,7 +1,7 @@
 """`koord dev apply`, `patch` and `delete`: what kubectl is to a real cluster, for the simulated one."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +9,18 @@ import click
 import yaml
 
 from cli.bus_connection import ANSWER_S, bus_of
+from cli.dev.misspelt_fields import misspelt_fields
+from cli.dev.simulated_kinds import resource_of_manifest, resources_named
 from cli.simulate.simulator_client import Object, SimulatedApi, SimulatorRefused
 from cli.supervisor.system_folder import find_endpoints
 from cli.terminal.object_name import namespace_option
 from cli.terminal.options import folder_option
-from services.simulator.api.resource_kinds import RESOURCES, Resource
+from services.simulator.api.resource_kinds import NAMESPACES, Resource
 from shared.bus import NoResponse
-from shared.closest_name import did_you_mean
 from shared.errors import KoordError
 from shared.yaml_fault import yaml_fault
 
-EXISTS = "AlreadyExists"
+EXISTS, ABSENT = "AlreadyExists", "NotFound"
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -40,7 +41,7 @@ def apply(*, file: Path | None, filename: Path | None, folder: Path) -> None:
                 made, verb = await api.create(body), "created"
             except SimulatorRefused as error:
                 if error.reason != EXISTS:
-                    raise KoordError(f"{_name(body)}: {error}") from error
+                    raise KoordError(f"{_name(body)}: {error}{_missing_namespace(body, error)}") from error
                 made, verb = await api.patch(body, body), "changed"
             click.echo(f"{_name(made)} {verb}")
 
@@ -55,7 +56,7 @@ def apply(*, file: Path | None, filename: Path | None, folder: Path) -> None:
 @folder_option
 def patch(*, kind: str, name: str, merge_patch: str, namespace: str, folder: Path) -> None:
     """Change an object of the simulated cluster by a JSON merge patch, such as '{"spec": {"unschedulable": false}}'."""
-    place = _place(kind, name, namespace)
+    places = _places(kind, name, namespace)
     try:
         change = yaml.safe_load(merge_patch)
     except yaml.YAMLError as error:
@@ -64,6 +65,8 @@ def patch(*, kind: str, name: str, merge_patch: str, namespace: str, folder: Pat
         raise click.BadParameter("give a JSON object", param_hint="PATCH")
 
     async def send(api: SimulatedApi) -> None:
+        resource, place = await _existing(api, places)
+        _refuse_misspelt([(resource, place, change)])
         click.echo(f"{_name(await api.patch(place, change))} changed")
 
     _on_simulator(folder, send)
@@ -76,9 +79,10 @@ def patch(*, kind: str, name: str, merge_patch: str, namespace: str, folder: Pat
 @folder_option
 def delete(*, kind: str, name: str, namespace: str, folder: Path) -> None:
     """Delete an object of the simulated cluster."""
-    place = _place(kind, name, namespace)
+    places = _places(kind, name, namespace)
 
     async def send(api: SimulatedApi) -> None:
+        _, place = await _existing(api, places)
         await api.delete(place)
         click.echo(f"{_name(place)} deleted")
 
@@ -103,39 +107,72 @@ def _on_simulator(folder: Path, send: Callable[[SimulatedApi], Awaitable[None]])
 
 
 def _objects(file: Path) -> Iterator[Object]:
+    """Yields the objects of a file, once all of them are known to be well spelt."""
     try:
         documents = list(yaml.safe_load_all(file.read_text()))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         reason = yaml_fault(error) if isinstance(error, yaml.YAMLError) else error
         raise KoordError(f"{file} cannot be read: {reason}") from error
+    bodies = []
     for number, body in enumerate((each for each in documents if each is not None), 1):
         metadata = body.get("metadata") if isinstance(body, dict) else None
         if not isinstance(metadata, dict) or not metadata.get("name"):
             raise KoordError(f"{file}: document {number} has no metadata.name")
-        resource = _resource(str(body.get("kind", "")))
+        try:
+            resource = resource_of_manifest(body.get("apiVersion"), body.get("kind"))
+        except KoordError as error:
+            raise KoordError(f"{_name(body)}: {error}") from error
         if resource.namespaced:
-            metadata.setdefault("namespace", "default")
-        yield body
+            metadata["namespace"] = metadata.get("namespace") or "default"
+        bodies.append((resource, body))
+    _refuse_misspelt([(resource, body, body) for resource, body in bodies])
+    yield from (body for _, body in bodies)
 
 
-def _place(kind: str, name: str, namespace: str) -> Object:
-    resource = _resource(kind)
-    namespace = namespace or "default"
-    if resource.namespaced and "/" in name:
-        namespace, _, name = name.partition("/")
-    metadata: dict[str, Any] = {"name": name} | ({"namespace": namespace} if resource.namespaced else {})
-    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
+def _refuse_misspelt(found: Sequence[tuple[Resource, Object, Object]]) -> None:
+    """Refuses fields that a kind does not have, as an API server does for kubectl; nothing of the file is sent.
+
+    Args:
+        found: resource, the object, and the fields of it that are written.
+    """
+    if faults := [
+        f"{_name(body)}: {fault}" for kind, body, written in found for fault in misspelt_fields(kind, written)
+    ]:
+        raise KoordError("; ".join(faults))
 
 
-def _resource(kind: str) -> Resource:
-    """Returns a kind by its name, in any case, or by its plural."""
-    names = {name: each for each in RESOURCES for name in (each.kind.lower(), each.name.partition(".")[0])}
-    if (found := names.get(kind.lower())) is None:
-        known = ", ".join(each.kind for each in RESOURCES)
-        raise KoordError(
-            f"the simulated cluster has no kind {kind!r}{did_you_mean(kind.lower(), names)}; there are {known}"
-        )
+def _places(kind: str, name: str, namespace: str) -> list[tuple[Resource, Object]]:
+    """Returns where an object of this kind and name may be: two groups may have a kind of one name."""
+    found = []
+    for resource in resources_named(kind):
+        within, slash, own = name.partition("/") if resource.namespaced else ("", "", name)
+        metadata: dict[str, Any] = {"name": own if slash else name}
+        if resource.namespaced:
+            metadata["namespace"] = within if slash else namespace or "default"
+        found.append((resource, {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}))
     return found
+
+
+async def _existing(api: SimulatedApi, places: list[tuple[Resource, Object]]) -> tuple[Resource, Object]:
+    """Returns the first place that has the object; without one, the first, so that the answer is about it."""
+    for resource, place in places if len(places) > 1 else ():
+        try:
+            await api.get(place)
+        except SimulatorRefused as error:
+            if error.reason != ABSENT:
+                raise
+        else:
+            return resource, place
+    return places[0]
+
+
+def _missing_namespace(body: Object, error: SimulatorRefused) -> str:
+    """Returns what to do where a new object's namespace is absent."""
+    name = body["metadata"].get("namespace", "")
+    if error.reason != ABSENT or not str(error).startswith(f'{NAMESPACES.name} "{name}"'):
+        return ""
+    manifest = f"{{apiVersion: v1, kind: Namespace, metadata: {{name: {name}}}}}"
+    return f"; create it: put a document `{manifest}` before this one"
 
 
 def _name(body: Object) -> str:

@@ -1,4 +1,4 @@
-"""Fields of a pod that the API does not have: a typing error that would otherwise pass as a field left out.
+"""Fields of a pod or node that the API does not have: a typing error that would otherwise pass as a field left out.
 
 The types of this system have the fields that a decision reads; `UNREAD` has the others of the API.
 """
@@ -12,6 +12,7 @@ from msgspec import inspect
 
 from shared.closest_name import did_you_mean
 from shared.kube.meta import Metadata, OwnerReference
+from shared.kube.node import Node, NodeCondition, NodeSpec, NodeStatus, Taint
 from shared.kube.pod import Container, ContainerPort, Pod, PodSpec, PodStatus, ResourceRequirements, Volume
 
 UNREAD: Mapping[type[msgspec.Struct], Sequence[str]] = {
@@ -83,6 +84,24 @@ UNREAD: Mapping[type[msgspec.Struct], Sequence[str]] = {
     ),
     ContainerPort: ("name",),
     ResourceRequirements: ("claims",),
+    Node: ("apiVersion", "kind"),
+    NodeSpec: ("configSource", "externalID", "podCIDR", "podCIDRs", "providerID"),
+    NodeStatus: (
+        [
+            "addresses",
+            "config",
+            "daemonEndpoints",
+            "declaredFeatures",
+            "features",
+            "nodeInfo",
+            "phase",
+            "runtimeHandlers",
+            "volumesAttached",
+            "volumesInUse",
+        ]
+    ),
+    NodeCondition: ("lastHeartbeatTime", "message"),
+    Taint: ("timeAdded",),
 }
 """Type -> fields of the API that nothing reads."""
 
@@ -98,15 +117,25 @@ def unknown_fields(pods: Iterable[tuple[str, dict[str, Any]]]) -> list[str]:
     """
     first: dict[tuple[str, str], str] = {}
     counted: Counter[tuple[str, str]] = Counter()
-    info = inspect.type_info(Pod)
     for name, plain in pods:
-        for found in _unknown(plain, info, ""):
+        for found in unknown_in(plain, Pod):
             first.setdefault(found, name)
             counted[found] += 1
     return [
         f"Pod {name}{_more(counted[path, close] - 1)}: {path} is no field of the API and is ignored{close}"
         for (path, close), name in first.items()
     ]
+
+
+def unknown_in(plain: Any, kind: type[msgspec.Struct], path: str = "") -> Iterator[tuple[str, str]]:
+    """Yields the path of each field that the API's type does not have, and `; perhaps 'x' is meant` or nothing.
+
+    Args:
+        plain: the object, or a part of it, as decoded JSON; what is no object is passed over.
+        kind: its type here.
+        path: of the part within its object.
+    """
+    return _unknown(plain, inspect.type_info(kind), path)
 
 
 def _more(count: int) -> str:

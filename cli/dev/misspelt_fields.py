@@ -1,0 +1,77 @@
+"""Fields of an object of the simulated cluster that its kind does not have. An API server refuses them for kubectl, as a
+typing error that would pass as a field left out.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+from cli.simulate.unknown_fields import unknown_in
+from services.simulator.api.resource_kinds import CONFIGMAPS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, Resource
+from shared.closest_name import did_you_mean
+from shared.domain.reservation import PodTemplate
+from shared.kube.meta import Metadata
+from shared.kube.node import Node
+from shared.kube.pod import Pod
+from shared.kube.resource_names import RESERVATIONS
+
+Fields = Mapping[str, Any] | None
+"""As in custom_resource_fields.json: field -> its own fields; `*` stands for every name; None: not known."""
+
+_TYPES: Mapping[str, type[msgspec.Struct]] = {PODS.name: Pod, NODES.name: Node}
+_BUILT_IN: Mapping[str, Fields] = {
+    NAMESPACES.name: {"spec": {"finalizers": None}, "status": None},
+    CONFIGMAPS.name: dict.fromkeys(("data", "binaryData", "immutable")),
+    PRIORITY_CLASSES.name: dict.fromkeys(("value", "globalDefault", "description", "preemptionPolicy")),
+}
+_OF_EVERY_OBJECT: Mapping[str, Any] = {"apiVersion": None, "kind": None, "metadata": None}
+
+
+def misspelt_fields(resource: Resource, body: Mapping[str, Any]) -> Iterator[str]:
+    """Yields path and suggestion of each field that the kind does not have: `spec.mim is no field of the API; perhaps
+    'min' is meant`.
+
+    Args:
+        body: the object, or a JSON merge patch of it.
+    """
+    for path, close in _misspelt(resource, body):
+        yield f"{path} is no field of the API{close}"
+
+
+def _misspelt(resource: Resource, body: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if (kind := _TYPES.get(resource.name)) is not None:
+        yield from unknown_in(body, kind)
+        return
+    fields = _BUILT_IN.get(resource.name) or _custom_resources().get(resource.name)
+    if fields is None:
+        return
+    yield from _not_in(body, {**_OF_EVERY_OBJECT, **fields}, "")
+    yield from unknown_in(body.get("metadata"), Metadata, "metadata")
+    spec = body.get("spec")
+    if resource.name == RESERVATIONS and isinstance(spec, dict):
+        # The schema leaves the template open; its pod has the fields of every pod.
+        yield from unknown_in(spec.get("template"), PodTemplate, "spec.template")
+
+
+@cache
+def _custom_resources() -> Mapping[str, Fields]:
+    text = files("cli.dev").joinpath("custom_resource_fields.json").read_bytes()
+    return msgspec.json.decode(text, type=dict[str, dict[str, Any] | None])
+
+
+def _not_in(value: Any, fields: Fields, path: str) -> Iterator[tuple[str, str]]:
+    if fields is None:
+        return
+    if isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from _not_in(item, fields, f"{path}[{number}]")
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            place = f"{path}.{name}" if path else str(name)
+            if name in fields or "*" in fields:
+                yield from _not_in(inner, fields.get(name, fields.get("*")), place)
+            else:
+                yield place, did_you_mean(str(name), fields)
