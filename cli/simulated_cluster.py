@@ -14,6 +14,18 @@ async def is_simulated(database: Database) -> bool:
     return is_simulators(await writer_of(database, "cluster"))
 
 
+def edit_advice(kind: str, name: str, namespace: str = "", *, simulated: bool) -> str:
+    """Returns the command that changes an object, as code.
+
+    Args:
+        kind: as kubectl and `koord dev patch` accept it.
+        namespace: of a namespaced object; empty for another one.
+    """
+    within = f" -n {namespace}" if namespace else ""
+    on_kubernetes = f"kubectl edit {kind} {name}{within}"
+    return advice(on_kubernetes, f"koord dev patch {kind} {name} PATCH{within}", simulated=simulated)
+
+
 def advice(on_kubernetes: str, on_simulator: str, *, simulated: bool) -> str:
     """Returns the command for the cluster in question, as code."""
     return f"`{on_simulator if simulated else on_kubernetes}`"

@@ -17,6 +17,7 @@ from cli.commands.cluster import request_lists
 from cli.commands.evictions import request_evictions
 from cli.doctor import check_bus as bus_checks
 from cli.doctor import check_cluster, check_postgres, check_services
+from cli.doctor.check_quotas import about_ignored_quota_annotations, about_rejected_quotas
 from cli.doctor.check_rejected_messages import about_rejected, logins
 from cli.doctor.check_rejected_writes import about_rejected_writes, rejected_writes
 from cli.doctor.check_second_systems import about_second_systems
@@ -178,6 +179,7 @@ async def _log(endpoints: Endpoints, *, has_bus: bool) -> list[Finding]:
     async with _check("postgres", found), opened(endpoints.postgres) as database:
         contexts = await LogReader(database).contexts()
         writers = {context: await writer_of(database, context) for context in contexts}
+        simulated = is_simulators(writers.get("cluster"))
         async with _check("followers", found):
             found += check_services.about_parked(await list_parked(database))
             found += check_services.about_followers(await lag.behind(database))
@@ -187,12 +189,14 @@ async def _log(endpoints: Endpoints, *, has_bus: bool) -> list[Finding]:
                 view = await scheduler_state(LogReader(database))
                 rules = rules_in_force(view)
                 found += about_unread_objects(objects_without_plugin(view, rules))
-                found += about_ignored_settings(view, rules)
-                found += about_ignored_pod_settings(view, rules.schedulers)
-                found += about_rejected_reservations(list(rejected_reservations(view)))
+                found += about_ignored_settings(view, rules, simulated=simulated)
+                found += about_ignored_pod_settings(view, rules.schedulers, simulated=simulated)
+                found += about_rejected_reservations(list(rejected_reservations(view)), simulated=simulated)
             if (ledger := await recorded_accounts_in(LogReader(database))) is not None:
-                found += check_cluster.about_rejected_quotas(list(rejected_quotas(ledger.projection)))
-                found += check_cluster.about_ignored_quota_annotations(list(ignored_of_quotas(ledger.projection)))
+                found += about_rejected_quotas(list(rejected_quotas(ledger.projection)), simulated=simulated)
+                found += about_ignored_quota_annotations(
+                    list(ignored_of_quotas(ledger.projection)), simulated=simulated
+                )
         async with _check("cluster", found):
             identified = await newest(database, "cluster", [ClusterIdentified])
             found += check_cluster.about_identity(identified)
@@ -206,7 +210,6 @@ async def _log(endpoints: Endpoints, *, has_bus: bool) -> list[Finding]:
             since_ns = time.time_ns() - REFUSED_WITHIN_NS
             found += check_cluster.about_refused_intents([one for one in refused if one.record.at_ns > since_ns])
         async with _check("nodes", found):
-            simulated = is_simulators(writers.get("cluster"))
             if "slo" in contexts:
                 recorded = await newest_by_key(database, "slo", [NodeReportsIgnored, NodeReportsBelieved])
                 found += check_cluster.about_ignored_reports(recorded)

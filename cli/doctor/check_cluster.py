@@ -190,27 +190,6 @@ def about_configuration(found: Sequence[ConfigStatus]) -> Iterator[Finding]:
             )
 
 
-def about_rejected_quotas(lines: Sequence[str]) -> Iterator[Finding]:
-    """Names the quotas whose newest object is rejected, each described in one line."""
-    remedy = "correct the ElasticQuota; `koord explain pod` shows whether a pod waits for that"
-    return _about_quotas(lines, remedy, "{} more quotas are rejected")
-
-
-def about_ignored_quota_annotations(lines: Sequence[str]) -> Iterator[Finding]:
-    """Names the quotas of which an annotation is ignored, each described in one line."""
-    remedy = "correct it: kubectl edit elasticquotas.scheduling.sigs.k8s.io"
-    return _about_quotas(lines, remedy, "annotations of {} more quotas are ignored")
-
-
-def _about_quotas(lines: Sequence[str], remedy: str, others: str) -> Iterator[Finding]:
-    """Names the first quotas; `others`, with their count, stands for the rest."""
-    for line in lines[:NAMED]:
-        yield Finding("warning", "configuration", line, remedy)
-    if len(lines) > NAMED:
-        what = others.format(len(lines) - NAMED)
-        yield Finding("warning", "configuration", what, "`koord get quotas` names all of them")
-
-
 def about_ignored_reports(found: Sequence[Found]) -> Iterator[Finding]:
     """Names the nodes of which usage reports that cannot be true are ignored."""
     ignored = [one.record.event for one in found if isinstance(one.record.event, NodeReportsIgnored)]

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from cli.doctor.finding import Finding
+from cli.simulated_cluster import edit_advice
 from services.scheduler.explain.gang_status import ignored_settings
 from services.scheduler.explain.ignored_node_annotations import ignored_annotations
 from services.scheduler.explain.invalid_reservations import RejectedReservation
@@ -31,18 +32,20 @@ def about_unread_objects(found: Iterable[UnreadObjects]) -> Iterator[Finding]:
         )
 
 
-def about_rejected_reservations(found: Sequence[RejectedReservation]) -> Iterator[Finding]:
+def about_rejected_reservations(found: Sequence[RejectedReservation], *, simulated: bool = False) -> Iterator[Finding]:
     """Names the Reservations that cannot be placed, or that no pod may use, as they are written."""
     for name, _, _, node, problem in found[:NAMED]:
         state = f", on {node}, is for no pod" if node else " is not placed"
-        remedy = f"correct it: kubectl edit reservation {name}"
+        remedy = f"correct it: {edit_advice('reservation', name, simulated=simulated)}"
         yield Finding("warning", "configuration", f"Reservation {name}{state}: {problem}", remedy)
     if (more := len(found) - NAMED) > 0:
         what = f"{more} more Reservation{' is' if more == 1 else 's are'} rejected"
         yield Finding("warning", "configuration", what, "`koord get reservations -o wide` has what is wrong with each")
 
 
-def about_ignored_pod_settings(view: SchedulerState, schedulers: Collection[str]) -> Iterator[Finding]:
+def about_ignored_pod_settings(
+    view: SchedulerState, schedulers: Collection[str], *, simulated: bool = False
+) -> Iterator[Finding]:
     """Names the labels and annotations of pods of these schedulers that are ignored since they cannot be read."""
     pods_by_fault: dict[str, list[str]] = {}
     for record in view.pods.values():
@@ -51,21 +54,37 @@ def about_ignored_pod_settings(view: SchedulerState, schedulers: Collection[str]
                 pods_by_fault.setdefault(fault, []).append(record.name)
     for fault, names in sorted(pods_by_fault.items())[:NAMED]:
         what = f"{len(names)} pod{'' if len(names) == 1 else 's'} ({first_names(sorted(names), NAMED)}): {fault}"
-        yield Finding(
-            "warning", "configuration", what, "correct it where these pods are made: in their workload's template"
-        )
+        remedy = "correct it where these pods are made: in their workload's template"
+        if simulated:
+            remedy = f"correct it: {_edit_pod(min(names), simulated=simulated)}"
+        yield Finding("warning", "configuration", what, remedy)
     if (more := len(pods_by_fault) - NAMED) > 0:
         what = f"{more} more labels or annotations of pods are ignored"
         yield Finding("warning", "configuration", what, "`koord why pod` names those of a pod")
 
 
-def about_ignored_settings(view: SchedulerState, rules: QueueRules) -> Iterator[Finding]:
+def about_ignored_settings(view: SchedulerState, rules: QueueRules, *, simulated: bool = False) -> Iterator[Finding]:
     """Names the settings of gangs and nodes that are ignored since they cannot be read."""
     for gang in sorted(view.gangs.gangs):
         for fault in ignored_settings(view, rules, gang):
-            source = "its PodGroup" if view.gangs.gangs[gang].has_pod_group else "its pods"
-            yield Finding("warning", "configuration", f"gang {gang}: {fault}", f"correct it on {source}")
+            remedy = f"correct it: {_edit_gang(view, gang, simulated=simulated)}"
+            yield Finding("warning", "configuration", f"gang {gang}: {fault}", remedy)
     for name, record in sorted(view.nodes.items()):
         faults = (*ignored_annotations(record.node), closing_label(record.node.metadata.labels or {}))
         for fault in filter(None, faults):
-            yield Finding("warning", "configuration", f"node {name}: {fault}", f"correct it: kubectl edit node {name}")
+            remedy = f"correct it: {edit_advice('node', name, simulated=simulated)}"
+            yield Finding("warning", "configuration", f"node {name}: {fault}", remedy)
+
+
+def _edit_gang(view: SchedulerState, gang: str, *, simulated: bool) -> str:
+    """Returns the command that changes the settings of a gang: on its PodGroup, or on one of its pods."""
+    namespace, _, name = gang.partition("/")
+    if view.gangs.gangs[gang].has_pod_group:
+        return edit_advice("podgroup", name, namespace, simulated=simulated)
+    members = sorted(view.pods[uid].name for uid in view.gangs.gangs[gang].members if uid in view.pods)
+    return _edit_pod(members[0], simulated=simulated) if members else "on its pods"
+
+
+def _edit_pod(pod: str, *, simulated: bool) -> str:
+    namespace, _, name = pod.partition("/")
+    return edit_advice("pod", name, namespace, simulated=simulated)

@@ -21,7 +21,8 @@ async def read(postgres: str, at: datetime | None = None) -> Sequence[OverviewRo
     found = await accounts(postgres, at)
     if found.is_computed:
         click.echo(COMPUTED, err=True)
-    show_lines((*render.rejected(found.projection), *render.ignored(found.projection)), err=True)
+    faults = (*render.rejected(found.projection), *render.ignored(found.projection))
+    show_lines([fault.text for fault in faults], err=True)
     return overview(found.projection)
 
 

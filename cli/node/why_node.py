@@ -14,7 +14,7 @@ from cli.node.ignored_reports import describe_ignored, remedy_of
 from cli.node.node_facts import NodeFacts, node_facts
 from cli.node.node_steps import NodeStep, node_steps
 from cli.scheduling.answer_from_log import answer
-from cli.simulated_cluster import advice
+from cli.simulated_cluster import advice, edit_advice
 from cli.terminal import name_completion
 from cli.terminal.amounts import human_amount, human_amounts, readable_amounts
 from cli.terminal.durations import age, instant_of
@@ -154,8 +154,7 @@ def _of_object(facts: NodeFacts) -> Iterator[NodeReason]:
         text = f"its condition Ready is {ready.status}" + (f" ({ready.reason})" if ready.reason else "")
         yield NodeReason("all", ready.last_transition_time or "", "", text, "see the kubelet on it")
     if text := closing_label(node.metadata.labels or {}):
-        edit = f"kubectl edit node {facts.name}", f"koord dev patch node {facts.name} PATCH"
-        yield NodeReason("all", "", "", text, advice(*edit, simulated=facts.simulated))
+        yield NodeReason("all", "", "", text, edit_advice("node", facts.name, simulated=facts.simulated))
     for taint in node.spec.taints:
         if taint.effect not in CLOSED or taint.key.startswith("node.kubernetes.io/unschedulable"):
             continue

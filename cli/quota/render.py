@@ -1,6 +1,7 @@
 """Quotas as text."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from cli.terminal.amounts import UNLIMITED, exact_amount, human_amount, human_amounts
 from services.quota_ledger.accounting.ledger_projection import LedgerProjection
@@ -8,8 +9,22 @@ from services.quota_ledger.explain.explain_runtime import ChildShare, ExplainedP
 from services.quota_ledger.explain.quota_overview import OverviewRow
 from services.quota_ledger.explain.quota_shortfall_of_pod import PodExplanation
 from shared.domain.amounts import nonzero, sub
+from shared.kube.resource_names import QUOTAS
 
 BAR = 20
+
+
+class QuotaFault(NamedTuple):
+    """A quota's object that is rejected, or of which an annotation is ignored, in one line.
+
+    Attributes:
+        resource, namespace, name: of the object; the namespace is empty where the log does not have it.
+    """
+
+    text: str
+    name: str
+    namespace: str = ""
+    resource: str = QUOTAS
 
 
 def amount(resource: str, size: int | None) -> str:
@@ -37,13 +52,17 @@ def name(line: OverviewRow) -> str:
     return "  " * line.depth + line.quota if line.depth else f"tree {line.tree}" if line.tree else "default tree"
 
 
-def rejected(projection: LedgerProjection) -> Iterator[str]:
-    """A line for each rejected object, with the reason."""
+def rejected(projection: LedgerProjection) -> Iterator[QuotaFault]:
+    """Yields each rejected object, with the reason."""
+    declared = projection.lookup.quotas
     for name in sorted(projection.rejected):
-        yield from _rejection_of(projection, name)
-    for _, duplicates in sorted(projection.duplicates.items()):
+        namespace = declared[name].namespace if name in declared else ""
+        yield from (QuotaFault(text, name, namespace) for text in _rejection_of(projection, name))
+    for quota, duplicates in sorted(projection.duplicates.items()):
         for key, reason in sorted(duplicates.items()):
-            yield f"ElasticQuota {key.partition('/')[2]} is rejected: {reason}"
+            resource, _, place = key.partition("/")
+            text = f"ElasticQuota {place} is rejected: {reason}"
+            yield QuotaFault(text, quota, place.partition("/")[0], resource)
 
 
 def _rejection_of(projection: LedgerProjection, name: str) -> Iterator[str]:
@@ -53,10 +72,10 @@ def _rejection_of(projection: LedgerProjection, name: str) -> Iterator[str]:
         yield f"Quota {name} is rejected, and {force}: {projection.rejected[name]}"
 
 
-def ignored(projection: LedgerProjection) -> Iterator[str]:
-    """A line for each quota of which an annotation is ignored, with what it should be."""
+def ignored(projection: LedgerProjection) -> Iterator[QuotaFault]:
+    """Yields each quota of which an annotation is ignored, with what it should be."""
     for name, quota in sorted(projection.lookup.quotas.items()):
-        yield from (f"Quota {name}: {fault}" for fault in quota.ignored)
+        yield from (QuotaFault(f"Quota {name}: {fault}", name, quota.namespace) for fault in quota.ignored)
 
 
 def notes_about(projection: LedgerProjection, name: str) -> Iterator[str]:

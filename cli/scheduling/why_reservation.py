@@ -13,6 +13,7 @@ from cli.scheduling.answer_from_log import answer
 from cli.scheduling.operating_pods import operating_pods
 from cli.scheduling.recorded_state import scheduler_state
 from cli.scheduling.waiting_answers import PendingPod, Refusal, pending_in, queue_place
+from cli.simulated_cluster import edit_advice, is_simulated
 from cli.terminal.amounts import human_amounts, readable_amounts
 from cli.terminal.durations import instant_of, times
 from cli.terminal.object_name import cluster_name
@@ -132,9 +133,8 @@ async def explain_reservation(log: LogReader, view: SchedulerState, name: str) -
     try:
         found = read_reservation(body)
     except UnreadableReservation as error:
-        raise KoordError(
-            f"Reservation {name} cannot be read: {error.fault}; correct the field: kubectl edit reservation {name}"
-        ) from error
+        command = edit_advice("reservation", name, simulated=await is_simulated(log.database))
+        raise KoordError(f"Reservation {name} cannot be read: {error.fault}; correct the field: {command}") from error
     uid = found.metadata.uid
     rules = rules_in_force(view)
     waiting = waiting_pods(view, rules, time.time_ns())

@@ -37,10 +37,12 @@ class Workload(msgspec.Struct, frozen=True):
         replicas: desired number of pods; 0 where the controller is of another kind, or is gone.
         unavailable: its pods that are not active and ready, in the order of their names; none where `replicas` is not
             known.
+        unknown: why `replicas` is not known, as a phrase; empty where it is.
     """
 
     replicas: int = 0
     unavailable: tuple[Pod, ...] = ()
+    unknown: str = ""
 
 
 class Controller(msgspec.Struct, frozen=True):
@@ -154,7 +156,7 @@ class ClusterFacts:
         namespace = pod.metadata.namespace
         found = None if owner is None else self._controller(namespace, owner)
         if found is None:
-            return Workload()
+            return Workload(unknown="" if owner is None else _why_unknown(owner))
         above = None if found.owner is None else self._controller(namespace, found.owner)
         if above is None:
             return Workload(found.replicas, self.pods.unavailable_of((found.uid,), namespace))
@@ -208,6 +210,12 @@ class StoredFacts(msgspec.Struct):
     reservations: dict[str, Reservation]
     controllers: dict[str, dict[str, Controller]]
     pod_groups: dict[str, GangSettings]
+
+
+def _why_unknown(owner: OwnerReference) -> str:
+    if (owner.api_version.rpartition("/")[0], owner.kind) in _NAMED:
+        return f"its {owner.kind} {owner.name} is not in the cluster"
+    return f"the replicas of its {owner.kind} {owner.name} are not known: workloads of that kind are not read"
 
 
 def _reference(body: Mapping[str, Any]) -> OwnerReference:

@@ -89,12 +89,15 @@ class MigrationLimits:
         if rules.limits_migrating and moving:
             limit = workload_limit(workload.replicas, rules.max_per_workload)
             if len(moving) >= limit:
-                return f"{len(moving)} pods of {owner.kind} {owner.name} move, maxMigratingPerWorkload is {limit}"
+                return (
+                    workload.unknown
+                    or f"{len(moving)} pods of {owner.kind} {owner.name} move, maxMigratingPerWorkload is {limit}"
+                )
         if rules.limits_unavailable:
             limit = workload_limit(workload.replicas, rules.max_unavailable)
             absent = moving | {each.metadata.uid: None for each in workload.unavailable}
             if len(absent) >= limit:
-                return (
+                return workload.unknown or (
                     f"{len(absent)} pods of {owner.kind} {owner.name} move or are unavailable, "
                     f"maxUnavailablePerWorkload is {limit}"
                 )
@@ -129,13 +132,16 @@ class MigrationLimits:
 
 
 def expected_replicas(pod: Pod, workload: Workload, rules: MigrationArgs) -> Reason:
-    """Returns why a workload has too few pods for one to move: 1, or as many as its limits allow to move at once."""
+    """Returns why a workload has too few pods for one to move: 1, or as many as its limits allow to move at once.
+
+    One whose object is not known counts as one with 0 replicas, as upstream has it: none of its pods moves.
+    """
     if not rules.expects_replicas or pod.metadata.controller is None:
         return ""
     replicas = workload.replicas
     limits = workload_limit(replicas, rules.max_per_workload), workload_limit(replicas, rules.max_unavailable)
     if replicas == 1 or replicas in limits:
-        return (
+        return workload.unknown or (
             f"its workload has {replicas} replicas, of which {max(limits)} may move at once (skipCheckExpectedReplicas)"
         )
     return ""

@@ -47,7 +47,7 @@ from shared.events.quota import QuotaRejected
 from shared.events.slo import IgnoredReport, NodeOvercommitted, NodeReportsBelieved, NodeReportsIgnored
 from shared.kube.meta import Metadata
 from shared.kube.node import Node
-from shared.kube.resource_names import POD_GROUPS
+from shared.kube.resource_names import POD_GROUPS, QUOTAS
 from shared.log import announcements
 from shared.log.database import Database
 from shared.log.service_store import ServiceStore
@@ -445,7 +445,7 @@ async def test_settings_of_gangs_that_are_ignored_are_named(installation: Instal
     body = {"metadata": metadata, "spec": {"minMember": 2}}
     await installation.append("cluster", ObjectObserved(resource=POD_GROUPS, name="d/bad", uid="bad", object=body))
     (found,) = [one for one in of(await installation.examine(), "configuration") if "gang" in one.what]
-    assert (found.severity, found.do) == ("warning", "correct it on its PodGroup")
+    assert (found.severity, found.do) == ("warning", "correct it: `koord dev patch podgroup bad PATCH -n d`")
     assert found.what == (
         f"gang d/bad: annotation {gang.MODE} is 'Foo', which is none of Strict, NonStrict: the gang is Strict"
     )
@@ -458,6 +458,7 @@ async def test_rejected_quotas_are_named_until_they_are_corrected(installation: 
     await installation.append("quota", QuotaRejected("other"))
     (found,) = [one for one in of(await installation.examine(), "configuration") if "Quota" in one.what]
     assert (found.severity, found.what) == ("warning", f"Quota team is rejected, and its pods wait: {reason}")
+    assert found.do.startswith(f"correct it: `koord dev patch {QUOTAS} team PATCH -n NAMESPACE`")
 
 
 async def test_a_hung_postgres_is_reported_within_seconds(tmp_path: Path, nats: EmbeddedNats) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cli.doctor.check_quotas import about_rejected_quotas
 from cli.quota.render import notes_about, rejected
 from services.quota_ledger.accounting.opening_balances_after_retention import entries_of
 from services.quota_ledger.accounting.verify_invariants_by_replay import verify
@@ -57,7 +58,12 @@ KEY = f"{RESOURCES[0]}/prod/team"
 def test_the_older_object_has_the_name_in_whatever_order_they_are_read(order: tuple[Event, ...]) -> None:
     logs = logs_with(*order)
     assert max_of(logs) == {"cpu": 4000}
-    [line] = rejected(logs.state.projection)
+    [(line, name, namespace, resource)] = rejected(logs.state.projection)
+    assert (name, namespace, resource) == ("team", "prod", RESOURCES[0])
+    [on_kubernetes] = about_rejected_quotas(list(rejected(logs.state.projection)))
+    assert on_kubernetes.do.startswith(f"correct it: `kubectl edit {RESOURCES[0]} team -n prod`;")
+    [on_simulator] = about_rejected_quotas(list(rejected(logs.state.projection)), simulated=True)
+    assert on_simulator.do.startswith(f"correct it: `koord dev patch {RESOURCES[0]} team PATCH -n prod`;")
     assert line.startswith("ElasticQuota prod/team is rejected: quota team: quota names count in all namespaces")
     assert "ElasticQuota dev/team, which is older, has this one" in line
     assert "create this one under another name" in line

@@ -93,4 +93,7 @@ def test_the_explanation_of_the_pod_and_the_doctor_name_them() -> None:
     assert explain(records, "right").ignored == ()
     [finding] = about_ignored_pod_settings(world.view, ["koord-scheduler"])
     assert finding.what.startswith(f"2 pods (d/large, d/placed): {QOS_FAULT}")
+    assert "workload's template" in finding.do
+    [finding] = about_ignored_pod_settings(world.view, ["koord-scheduler"], simulated=True)
+    assert finding.do == "correct it: `koord dev patch pod large PATCH -n d`"
     assert [*about_ignored_pod_settings(world.view, ["another"])] == []

@@ -95,8 +95,8 @@ def test_the_tree_and_the_explanation_name_the_rejected_quota_with_the_reason() 
     world.read()
     projection = world.ledger.projection
     other, team = rejected(projection)
-    assert team.startswith("Quota team is rejected, and its pods wait: ")
-    assert other.startswith("Quota other is rejected, and its last valid declaration stays in force: ")
-    assert "many" in team
+    assert team.text.startswith("Quota team is rejected, and its pods wait: ")
+    assert other.text.startswith("Quota other is rejected, and its last valid declaration stays in force: ")
+    assert "many" in team.text
     with pytest.raises(QuotaWasRejected, match="quota team is rejected, so it has no runtime"):
         explain(projection, "team")

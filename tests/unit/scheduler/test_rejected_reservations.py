@@ -37,8 +37,10 @@ def test_they_are_found_with_what_is_wrong() -> None:
 def test_doctor_names_the_first_ones() -> None:
     first, second, _, rest = about_rejected_reservations(list(rejected_reservations(_world().view)))
     assert first.what.startswith("Reservation amount is not placed: ")
-    assert (first.severity, first.do) == ("warning", "correct it: kubectl edit reservation amount")
+    assert (first.severity, first.do) == ("warning", "correct it: `kubectl edit reservation amount`")
     assert second.what.startswith("Reservation life is not placed: ")
     assert rest.what == "1 more Reservation is rejected"
+    simulated, *_ = about_rejected_reservations(list(rejected_reservations(_world().view)), simulated=True)
+    assert simulated.do == "correct it: `koord dev patch reservation amount PATCH`"
     (used,) = about_rejected_reservations([each for each in rejected_reservations(_world().view) if each.node])
     assert used.what.startswith("Reservation used, on n, is for no pod: ")

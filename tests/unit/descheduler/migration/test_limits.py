@@ -43,6 +43,21 @@ def test_x14_a_workload_with_as_few_replicas_as_may_move_keeps_its_pods(
     assert not expected_replicas(pod, facts.workload(pod), migration_args(skipEvictionGates=["ExpectedReplicas"]))
 
 
+@pytest.mark.parametrize("rules", [{}, {"skipCheckExpectedReplicas": True, "maxUnavailablePerWorkload": 1}])
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("ReplicaSet", "its ReplicaSet own is not in the cluster"),
+        ("Job", "the replicas of its Job own are not known: workloads of that kind are not read"),
+    ],
+)
+def test_a_pod_whose_workload_is_not_known_stays_and_the_reason_says_so(
+    rules: dict[str, object], kind: str, reason: str
+) -> None:
+    pod = moved_pod("own-0", controller=owner(kind, "own"))
+    assert filter_for_plugins(cluster([pod]), migration_args(**rules)).reason(pod) == reason
+
+
 def of_web(*unready: int, replicas: int, jobs: tuple[int, ...] = ()) -> str:
     """The limit of the workload that holds back web-0, by which pods are not ready and which have jobs."""
     pods = [moved_pod(f"web-{n}", controller=WEB, ready=n not in unready, node=f"n{n}") for n in range(replicas)]

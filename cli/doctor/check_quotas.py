@@ -1,0 +1,32 @@
+"""Checks that the objects of quotas are followed as they are written."""
+
+from collections.abc import Iterator, Sequence
+
+from cli.doctor.finding import Finding
+from cli.quota.render import QuotaFault
+from cli.simulated_cluster import edit_advice
+
+NAMED = 3
+
+
+def about_rejected_quotas(found: Sequence[QuotaFault], *, simulated: bool = False) -> Iterator[Finding]:
+    """Names the quotas whose newest object is rejected, each described in one line."""
+    remedy = "correct it: {}; `koord explain pod` shows whether a pod waits for that"
+    return _about_quotas(found, remedy, "{} more quotas are rejected", simulated=simulated)
+
+
+def about_ignored_quota_annotations(found: Sequence[QuotaFault], *, simulated: bool = False) -> Iterator[Finding]:
+    """Names the quotas of which an annotation is ignored, each described in one line."""
+    return _about_quotas(found, "correct it: {}", "annotations of {} more quotas are ignored", simulated=simulated)
+
+
+def _about_quotas(found: Sequence[QuotaFault], remedy: str, others: str, *, simulated: bool) -> Iterator[Finding]:
+    """Names the first quotas; `others`, with their count, stands for the rest."""
+    for fault in found[:NAMED]:
+        # A quota that never was valid is recorded by its name alone, which is that of its object.
+        namespace = fault.namespace or "NAMESPACE"
+        command = edit_advice(fault.resource, fault.name, namespace, simulated=simulated)
+        yield Finding("warning", "configuration", fault.text, remedy.format(command))
+    if len(found) > NAMED:
+        what = others.format(len(found) - NAMED)
+        yield Finding("warning", "configuration", what, "`koord get quotas` names all of them")
