@@ -10,7 +10,15 @@ from typing import Any
 import msgspec
 
 from cli.simulate.unknown_fields import unknown_in
-from services.simulator.api.resource_kinds import CONFIGMAPS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, Resource
+from services.simulator.api.resource_kinds import (
+    CONFIGMAPS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+    REPLICA_SETS,
+    Resource,
+)
 from shared.closest_name import did_you_mean
 from shared.domain.reservation import PodTemplate
 from shared.kube.meta import Metadata
@@ -25,6 +33,15 @@ _TYPES: Mapping[str, type[msgspec.Struct]] = {PODS.name: Pod, NODES.name: Node}
 _BUILT_IN: Mapping[str, Fields] = {
     NAMESPACES.name: {"spec": {"finalizers": None}, "status": None},
     CONFIGMAPS.name: dict.fromkeys(("data", "binaryData", "immutable")),
+    REPLICA_SETS.name: {
+        "spec": {
+            "minReadySeconds": None,
+            "replicas": None,
+            "selector": {"matchLabels": None, "matchExpressions": {"key": None, "operator": None, "values": None}},
+            "template": None,
+        },
+        "status": None,
+    },
     PRIORITY_CLASSES.name: dict.fromkeys(("value", "globalDefault", "description", "preemptionPolicy")),
 }
 _OF_EVERY_OBJECT: Mapping[str, Any] = {"apiVersion": None, "kind": None, "metadata": None}
@@ -51,8 +68,8 @@ def _misspelt(resource: Resource, body: Mapping[str, Any]) -> Iterator[tuple[str
     yield from _not_in(body, {**_OF_EVERY_OBJECT, **fields}, "")
     yield from unknown_in(body.get("metadata"), Metadata, "metadata")
     spec = body.get("spec")
-    if resource.name == RESERVATIONS and isinstance(spec, dict):
-        # The schema leaves the template open; its pod has the fields of every pod.
+    if resource.name in (RESERVATIONS, REPLICA_SETS.name) and isinstance(spec, dict):
+        # The schemas leave the template open; its pod has the fields of every pod.
         yield from unknown_in(spec.get("template"), PodTemplate, "spec.template")
 
 

@@ -15,6 +15,7 @@ _SHORT = {
     "namespaces": "ns",
     "configmaps": "cm",
     "priorityclasses": "pc",
+    "replicasets": "rs",
     "elasticquotas": "eq",
     "podgroups": "pg",
     "podmigrationjobs": "pmj",
@@ -27,11 +28,11 @@ def resources_named(kind: str) -> list[Resource]:
     Raises:
         KoordError: there is none; names the closest one, and all that there are.
     """
-    wanted = kind.lower()
-    if found := [each for each in RESOURCES if wanted in _names(each)]:
+    given = kind.lower()
+    if found := [each for each in RESOURCES if given in _names(each)]:
         return found
     names = [name for each in RESOURCES for name in _names(each)]
-    raise _unknown(repr(kind), did_you_mean(wanted, names))
+    raise _unknown(repr(kind), did_you_mean(given, names))
 
 
 def resource_of_manifest(api_version: object, kind: object) -> Resource:

@@ -1,6 +1,7 @@
 """One step of the simulated cluster: intents, requests and timers, carried out in a fixed order, as events.
 
-The order: objects of a new cluster, intents, requests of clients, generated pods, pods that start and end, reports.
+The order: objects of a new cluster, intents, requests of clients, generated pods, pods that start and end, pods of
+ReplicaSets, reports.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,6 +17,7 @@ from services.simulator.api.resource_kinds import NAMESPACES, NODES, PODS, PRIOR
 from services.simulator.kubelet.pod_lifecycle import next_change_ns, next_pod
 from services.simulator.kubelet.timers import report_ns
 from services.simulator.kubelet.usage_reports import reports
+from services.simulator.replica_sets import keep_replicas
 from services.simulator.settings import SimulatorSettings
 from services.simulator.state import SimulatorState
 from shared.events import Draft
@@ -52,6 +54,7 @@ def decide(
     responses = [request_execution.execute(api, request) for request in requested]
     create_arrivals(api, state, settings)
     advance_pods(api, due.pods, settings)
+    keep_replicas(api)
     report(api, state, due.reports, settings)
     intent_execution.reapply_desired_states(api, state)
     return Step(api.drafts, responses)

@@ -22,6 +22,7 @@ from services.simulator.api.object_conversion import (
     observation_event,
     typed,
 )
+from services.simulator.api.replica_set_admission import check_replica_set
 from services.simulator.api.resource_kinds import (
     BY_NAME,
     NAMESPACES,
@@ -29,6 +30,7 @@ from services.simulator.api.resource_kinds import (
     NODES,
     PODS,
     PRIORITY_CLASSES,
+    REPLICA_SETS,
     Resource,
 )
 from services.simulator.kubelet.pod_lifecycle import PodTimings, second_text, with_condition
@@ -116,6 +118,8 @@ class ApiTransaction:
         elif isinstance(body, NodeMetric):
             new = replace(body, metadata=new_metadata(body.metadata, *given), status=NodeMetricStatus())
         else:
+            if resource is REPLICA_SETS:
+                check_replica_set(body, self._priority_classes())
             new = new_body(body, resource, *given)
         self.created += 1
         self.put(resource.name, key, new)
@@ -142,6 +146,8 @@ class ApiTransaction:
             object_admission.check_update(before, new)
         elif isinstance(new, Node):
             object_admission.check_node(new)
+        elif resource is REPLICA_SETS and isinstance(new, dict):
+            check_replica_set(new, self._priority_classes())
         self.put(resource.name, key, new)
         return new
 

@@ -163,12 +163,13 @@ def _create(api: ApiTransaction, resource: Resource, head: _RequestHeader, data:
     body = decoded(resource, data)
     if not head.metadata.name and head.metadata.generate_name:
         named = read_json(bytes(data))
-        named["metadata"]["name"] = head.metadata.generate_name + _suffix(api.created)
+        named["metadata"]["name"] = head.metadata.generate_name + suffix(api.created)
         body = decoded(resource, msgspec.json.encode(named))
     return api.create(resource, body)
 
 
-def _suffix(number: int) -> str:
+def suffix(number: int) -> str:
+    """Returns the end of a generated name, for the number of objects that were created before."""
     bits, text = splitmix(number), ""
     for _ in range(5):
         bits, digit = divmod(bits, len(_SUFFIX))

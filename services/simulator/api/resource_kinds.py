@@ -33,6 +33,7 @@ CONFIGMAPS = Resource("configmaps", "ConfigMap", "v1", namespaced=True, status=F
 PRIORITY_CLASSES = Resource(
     resource_names.PRIORITY_CLASSES, "PriorityClass", "scheduling.k8s.io/v1", namespaced=False, status=False
 )
+REPLICA_SETS = Resource("replicasets.apps", "ReplicaSet", "apps/v1", namespaced=True, status=True)
 NODE_METRICS = Resource(
     resource_names.NODE_METRICS, "NodeMetric", "slo.koordinator.sh/v1alpha1", namespaced=False, status=True
 )
@@ -51,6 +52,7 @@ RESOURCES: tuple[Resource, ...] = (
     NAMESPACES,
     CONFIGMAPS,
     PRIORITY_CLASSES,
+    REPLICA_SETS,
     NODE_METRICS,
     _custom("nodeslos", "NodeSLO", "slo.koordinator.sh"),
     _custom("reservations", "Reservation", SCHEDULING),

@@ -179,13 +179,16 @@ def test_a_missing_namespace_is_answered_with_its_remedy(cluster: Cluster) -> No
     assert cluster.apply(document, research).output == "namespace/quotas created\nelasticquota/research created\n"
 
 
-def test_the_manifests_of_the_quota_document_are_accepted_as_written(cluster: Cluster) -> None:
-    text = (DOCS / "quota.md").read_text()
+def test_the_manifests_of_documents_are_accepted_as_written(cluster: Cluster) -> None:
+    text = (DOCS / "quota.md").read_text() + (DOCS / "cli.md").read_text()
     for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL):
         printed = cluster.apply(*yaml.safe_load_all(block))
         assert printed.exit_code == 0, printed.output
     assert cluster.names(f"elasticquotas.{SIGS}") >= {"quotas/research", "quotas/train", "quotas/batch"}
     assert "ns/train-0" in cluster.names("pods")
+    assert sum(key.startswith("default/web-") for key in cluster.names("pods")) == 4
+    error = error_of(cluster.dev("patch", "rs", "web", '{"spec": {"template": {"spec": {"priorityClassNam": "x"}}}}'))
+    assert f"replicaset/web: spec.template.spec.priorityClassNam {NO_FIELD} 'priorityClassName'" in error
 
 
 def test_all_fields_of_the_apis_nodes_are_known() -> None:

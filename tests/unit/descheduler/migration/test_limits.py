@@ -51,7 +51,7 @@ def test_x14_a_workload_with_as_few_replicas_as_may_move_keeps_its_pods(
         ("Job", "the replicas of its Job own are not known: workloads of that kind are not read"),
     ],
 )
-def test_a_pod_whose_workload_is_not_known_stays_and_the_reason_says_so(
+def test_a_pod_whose_workload_is_not_known_stays_with_that_reason(
     rules: dict[str, object], kind: str, reason: str
 ) -> None:
     pod = moved_pod("own-0", controller=owner(kind, "own"))
