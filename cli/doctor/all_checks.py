@@ -212,7 +212,7 @@ async def _log(endpoints: Endpoints, *, has_bus: bool) -> list[Finding]:
         async with _check("nodes", found):
             if "slo" in contexts:
                 recorded = await newest_by_key(database, "slo", [NodeReportsIgnored, NodeReportsBelieved])
-                found += check_cluster.about_ignored_reports(recorded)
+                found += check_cluster.about_ignored_reports(recorded, simulated=simulated)
             for context in (name for name in contexts if name.startswith("devices-")):
                 recorded = await newest_by_key(database, context, [NodeDevicesReported, NodeDevicesRemoved])
                 found += check_cluster.about_ignored_inventories(recorded)

@@ -190,11 +190,12 @@ def about_configuration(found: Sequence[ConfigStatus]) -> Iterator[Finding]:
             )
 
 
-def about_ignored_reports(found: Sequence[Found]) -> Iterator[Finding]:
+def about_ignored_reports(found: Sequence[Found], *, simulated: bool = False) -> Iterator[Finding]:
     """Names the nodes of which usage reports that cannot be true are ignored."""
     ignored = [one.record.event for one in found if isinstance(one.record.event, NodeReportsIgnored)]
     for event in sorted(ignored, key=lambda each: each.since_ns)[:NAMED]:
-        remedy = f"{remedy_of(event)}; until then its load counts as unknown, and nothing new is overcommitted there"
+        until = "until then its load counts as unknown, and nothing new is overcommitted there"
+        remedy = f"{remedy_of(event, simulated=simulated)}; {until}"
         yield Finding("error", "nodes", describe_ignored(event), remedy)
     if len(ignored) > NAMED:
         what = f"usage reports about {len(ignored) - NAMED} more nodes are ignored"

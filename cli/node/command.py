@@ -11,6 +11,7 @@ from cli.node.ignored_reports import CONTEXT, describe_ignored, ignored_reports_
 from cli.node.overcommitment_in_force import overcommitment_of
 from cli.recorded_instant import require_past
 from cli.scheduling.recorded_state import scheduler_state
+from cli.simulated_cluster import is_simulated
 from cli.supervisor.log_access import log_of
 from cli.terminal import name_completion
 from cli.terminal.durations import instant
@@ -95,8 +96,9 @@ async def explained(log: LogReader, name: str, at: datetime | None = None) -> No
             if at is None or row.at <= at:
                 newest = row.seq, row.data
     ignored = await ignored_reports_of(log, name, at) if CONTEXT in await log.contexts() else None
+    remedy = remedy_of(ignored, simulated=await is_simulated(log.database)) if ignored else ""
     if newest is None:
-        also = f"; {describe_ignored(ignored)}; {remedy_of(ignored)}" if ignored else ""
+        also = f"; {describe_ignored(ignored)}; {remedy}" if ignored else ""
         raise KoordError(await _why_nothing(log, name, at) + also)
     seq, data = newest
     decided = msgspec.json.decode(data, type=NodeOvercommitted)
@@ -114,7 +116,7 @@ async def explained(log: LogReader, name: str, at: datetime | None = None) -> No
         others={resource: size for resource, size in decided.amounts.items() if resource not in shown and size},
         problems=decided.problems,
         ignored=describe_ignored(ignored) if ignored else "",
-        remedy=remedy_of(ignored) if ignored else "",
+        remedy=remedy,
     )
 
 

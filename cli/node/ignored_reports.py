@@ -30,10 +30,13 @@ def describe_ignored(event: NodeReportsIgnored) -> str:
     return f"usage reports about {event.node} cannot be true and are ignored since {since}: {reasons}"
 
 
-def remedy_of(event: NodeReportsIgnored) -> str:
+def remedy_of(event: NodeReportsIgnored, *, simulated: bool) -> str:
     """Returns what to do about it."""
     remedies = []
-    if any(fault.source == "NodeMetric" for fault in event.faults):
+    written = any(fault.source == "NodeMetric" for fault in event.faults)
+    if written and simulated:
+        remedies.append(f"delete the NodeMetric, and the node reports anew: `koord dev delete nodemetric {event.node}`")
+    elif written:
         command = f"`kubectl get nodemetric {event.node} -o yaml --show-managed-fields`"
         remedies.append(f"see who writes the NodeMetric: {command}, and correct that client or its clock")
     if any(fault.source == "metrics" for fault in event.faults):

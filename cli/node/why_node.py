@@ -190,7 +190,8 @@ def _of_load(facts: NodeFacts, allocatable: dict[str, int], now_ns: int) -> Iter
     rules = load_rules(facts.view, facts.node)
     if facts.ignored is not None:
         since = instant_text(facts.ignored.since_ns // SECOND * SECOND)
-        yield NodeReason("some", since, "", describe_ignored(facts.ignored), remedy_of(facts.ignored))
+        remedy = remedy_of(facts.ignored, simulated=facts.simulated)
+        yield NodeReason("some", since, "", describe_ignored(facts.ignored), remedy)
         if facts.reports and facts.reports[-1].source in {fault.source for fault in facts.ignored.faults}:
             for each in (rule for rule in rules if rule.rejects_expired):
                 text = f"LoadAwareScheduling rejects it for {each.scheduler}: an ignored report counts as expired"

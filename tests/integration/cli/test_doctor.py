@@ -407,7 +407,7 @@ async def test_reports_that_are_ignored_are_named_with_node_reason_time_and_reme
         "usage reports about worker-1 cannot be true and are ignored since 2023-11-14T22:13:20Z: "
         "NodeMetric: cpu is -500, which is negative"
     )
-    assert "kubectl get nodemetric worker-1" in found.do
+    assert "koord dev delete nodemetric worker-1" in found.do
     env = {"KOORD_POSTGRES": installation.endpoints.postgres, "KOORD_NATS": installation.endpoints.nats}
     for name, is_named in (("worker-1", True), ("worker-2", False)):
         shown = await asyncio.to_thread(CliRunner().invoke, koord, ["explain", "node", name], env=env)
@@ -421,7 +421,9 @@ async def test_reports_that_are_ignored_are_named_with_node_reason_time_and_reme
     await installation.append("slo", decided, CarriedForward(name="worker-3", original="slo/1", event=old))
     shown = await asyncio.to_thread(CliRunner().invoke, koord, ["explain", "node", "worker-3"], env=env)
     assert "ignored since 1970-01-01T00:00:01Z: NodeMetric: cpu is -500" in shown.stdout.splitlines()[1]
-    assert shown.stdout.splitlines()[2].startswith("    do: see who writes the NodeMetric")
+    assert shown.stdout.splitlines()[2].startswith(
+        "    do: delete the NodeMetric, and the node reports anew: `koord dev delete nodemetric"
+    )
     assert [one.what.split()[3] for one in of(await installation.examine(), "nodes")] == ["worker-3", "worker-1"]
 
 

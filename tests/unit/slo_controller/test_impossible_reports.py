@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from cli.node.ignored_reports import remedy_of
 from services.slo_controller.state.slo_state import SloState
 from services.slo_controller.state.usage_report import NO_REPORT, report_of_node_metric
 from shared.events import Event
 from shared.events.cluster import NodeDeleted, NodeMetricDeleted, NodeMetricObserved
 from shared.events.intents import ObjectDesired
 from shared.events.metrics import Usage, WindowUsage
-from shared.events.slo import NodeReportsBelieved, NodeReportsIgnored
+from shared.events.slo import IgnoredReport, NodeReportsBelieved, NodeReportsIgnored
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.meta import Metadata
 from shared.kube.node import NodeMetric, NodeMetricStatus, NodeUsage, PodUsage, ResourceMap
@@ -184,3 +185,15 @@ def test_a_node_whose_report_is_impossible_has_none_in_force() -> None:
     cluster.report(90, {"web": (-1, 1)})
     assert cluster.state.usage_report("n") == (NO_REPORT, "")
     assert before != NO_REPORT
+
+
+@pytest.mark.parametrize(
+    ("simulated", "command"),
+    [
+        (True, "`koord dev delete nodemetric n`"),
+        (False, "`kubectl get nodemetric n -o yaml --show-managed-fields`"),
+    ],
+)
+def test_the_remedy_is_a_command_of_the_kind_of_cluster(simulated: bool, command: str) -> None:
+    fault = IgnoredReport("NodeMetric", "cpu is negative", "cpu is -500, which is negative")
+    assert command in remedy_of(NodeReportsIgnored("n", (fault,), since_ns=1), simulated=simulated)
