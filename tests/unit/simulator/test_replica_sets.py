@@ -74,7 +74,7 @@ def test_it_follows_its_replicas_and_takes_its_pods_with_it() -> None:
     assert not world.state.pods()
 
 
-def test_the_descheduler_knows_the_workload_of_its_pods() -> None:
+def test_the_descheduler_moves_its_pods() -> None:
     world = World()
     world.create(node(), replica_set(schedulerName="koord-scheduler"))
     bound(world)
