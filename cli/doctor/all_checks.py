@@ -184,7 +184,7 @@ async def _log(endpoints: Endpoints, *, has_bus: bool) -> list[Finding]:
             found += check_services.about_parked(await list_parked(database))
             found += check_services.about_followers(await lag.behind(database))
         async with _check("configuration", found):
-            found += check_cluster.about_configuration(await status_of(database))
+            found += check_cluster.about_configuration(await status_of(database), simulated=simulated)
             if "scheduling" in contexts:
                 view = await scheduler_state(LogReader(database))
                 rules = rules_in_force(view)

@@ -8,7 +8,9 @@ from cli.doctor.check_postgres import clock_finding
 from cli.doctor.finding import Finding, Severity
 from cli.doctor.one_outage import API_SERVER, OutageFinding
 from cli.node.ignored_reports import describe_ignored, remedy_of
+from cli.simulated_cluster import edit_advice
 from cli.terminal.durations import age
+from shared.domain.config_rejection import SOURCE as CONFIG_MAP
 from shared.events.cluster import ClusterIdentified, IntentRefused, MissingPermission
 from shared.events.devices import NodeDevicesReported
 from shared.events.slo import NodeReportsIgnored
@@ -158,7 +160,7 @@ def about_evictions(found: EvictionStatus) -> Iterator[Finding]:
         yield Finding("ok", "evictions", what)
 
 
-def about_configuration(found: Sequence[ConfigStatus]) -> Iterator[Finding]:
+def about_configuration(found: Sequence[ConfigStatus], *, simulated: bool = False) -> Iterator[Finding]:
     """Checks that the newest configuration of each context is in force."""
     for one in found:
         if one.refused and one.refused.stands:
@@ -167,7 +169,7 @@ def about_configuration(found: Sequence[ConfigStatus]) -> Iterator[Finding]:
                 "error",
                 "configuration",
                 f"{one.context}: {one.refused.source} was refused at {one.context}/{one.refused.seq}: {'; '.join(one.refused.faults)}; {in_force}",
-                "correct it there; it is taken over without a restart (`koord get configs`)",
+                f"correct it{_edit_of(one.refused.source, simulated=simulated)}; it is taken over without a restart (`koord get configs`)",
             )
         elif one.in_force:
             verb = "are" if one.in_force.defaults else "is"
@@ -188,6 +190,14 @@ def about_configuration(found: Sequence[ConfigStatus]) -> Iterator[Finding]:
                 f"{one.context}: whoever reaches {addresses} may bind and evict pods, for it admits every caller",
                 "give the scheduler KOORD_SCHEDULER_TOKEN_FILE or KOORD_SCHEDULER_CLIENT_CA: docs/security.md, Other schedulers",
             )
+
+
+def _edit_of(source: str, *, simulated: bool) -> str:
+    """Returns the command that changes the ConfigMap of a configuration; one in a file is corrected there."""
+    namespace, slash, name = source.removeprefix(CONFIG_MAP).partition("/")
+    if not source.startswith(CONFIG_MAP) or not slash:
+        return " there"
+    return f": {edit_advice('configmap', name, namespace, simulated=simulated)}"
 
 
 def about_ignored_reports(found: Sequence[Found], *, simulated: bool = False) -> Iterator[Finding]:
