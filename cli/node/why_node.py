@@ -14,7 +14,7 @@ from cli.node.ignored_reports import describe_ignored, remedy_of
 from cli.node.node_facts import NodeFacts, node_facts
 from cli.node.node_steps import NodeStep, node_steps
 from cli.scheduling.answer_from_log import answer
-from cli.simulated_cluster import advice, edit_advice
+from cli.simulated_cluster import edit_advice
 from cli.terminal import name_completion
 from cli.terminal.amounts import human_amount, human_amounts, readable_amounts
 from cli.terminal.durations import age, instant_of
