@@ -11,8 +11,8 @@ from services.descheduler.configuration.plugin_kinds import BALANCE, DESCHEDULE
 from services.descheduler.drain_requests import DrainRequests
 from services.descheduler.framework.case_steps import next_steps
 from services.descheduler.framework.close_cases import close_cases
-from services.descheduler.framework.cycle import CyclePlan, decide_cycle, plan_cycle
-from services.descheduler.migration.decide_migration import migration_drafts
+from services.descheduler.framework.cycle import decide_cycle, plan_cycle
+from services.descheduler.migration.decide_migration import migration_drafts, unit_moves
 from services.descheduler.prometheus_metrics import DeschedulerMetrics
 from services.descheduler.retention_carry_forward import CARRY_FORWARD
 from services.descheduler.service_manifest import COMPONENT, MANIFEST
@@ -25,6 +25,7 @@ from shared.domain.move_destinations import (
     BadMovesMessage,
     DestinationsRequest,
     DestinationsResponse,
+    Move,
     decode_response,
 )
 from shared.domain.offered_config import OfferedConfig, is_settled
@@ -141,7 +142,7 @@ class Descheduler:
             # In a thread: it takes half a second for 100,000 pods, and the writer must show that it lives meanwhile.
             plan = await asyncio.to_thread(plan_cycle, self._state, configuration, settings, now_ns)
             self._metrics.planned(plan, asyncio.get_running_loop().time() - began_s)
-            answer = await self._destinations(plan)
+            answer = await self._destinations(plan.moves)
             drafts = decide_cycle(plan, answer, configuration, settings)
         if drafts:
             await runtime.append(drafts, now_ns=now_ns, seen=seen, config=self._state.config_digest)
@@ -150,12 +151,12 @@ class Descheduler:
             cycle=self._state.cycle, open_cases=len(self._state.cases.open), nodes=len(self._state.cluster.nodes)
         )
 
-    async def _destinations(self, plan: CyclePlan) -> DestinationsResponse:
+    async def _destinations(self, moves: tuple[Move, ...]) -> DestinationsResponse:
         """Asks the scheduler for a destination of each pod; without an answer no pod has one."""
-        if not plan.moves:
+        if not moves:
             return DestinationsResponse()
         try:
-            request = msgspec.json.encode(DestinationsRequest(plan.moves))
+            request = msgspec.json.encode(DestinationsRequest(moves))
             data = await self._runtime.bus.request(SUBJECT, request, deadline_s=self._settings.destinations_timeout_s)
             return decode_response(data)
         except NoResponse:
@@ -172,8 +173,12 @@ class Descheduler:
         if args is None or 0 <= now_ns - self._migrated_ns < args.interval_ns:
             return
         self._migrated_ns = now_ns
-        if drafts := migration_drafts(self._state, args, now_ns):
-            await self._runtime.append(drafts, now_ns=now_ns)
+        with self._runtime.hold():
+            seen = dict(self._state.positions)
+            found = await self._destinations(unit_moves(self._state, args, now_ns))
+            drafts = migration_drafts(self._state, args, now_ns, found)
+        if drafts:
+            await self._runtime.append(drafts, now_ns=now_ns, seen=seen)
 
 
 async def lead(runtime: Runtime) -> None:

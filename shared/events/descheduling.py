@@ -76,6 +76,7 @@ class Victim(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         job: name of its PodMigrationJob; empty in a dry run.
         usage: measured.
         ended: it never runs again, so that it is removed and needs no destination.
+        gang: which cannot spare it: all its victims leave together, once a place is held for each; empty for none.
     """
 
     pod: str
@@ -87,6 +88,7 @@ class Victim(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     job: str = ""
     usage: dict[str, int] = msgspec.field(default_factory=dict)
     ended: bool = False
+    gang: str = ""
 
 
 class PassedOver(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

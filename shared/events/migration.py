@@ -2,6 +2,8 @@
 
 from typing import ClassVar
 
+import msgspec
+
 from shared.events.base import Event
 
 
@@ -10,6 +12,10 @@ class MigrationArbitrated(Event, frozen=True, tag="koord.descheduling.MigrationA
 
     Attributes:
         pod: of the job, `namespace/name`.
+        gang: that its pod leaves as a unit with others; empty where it moves alone.
+        together: job -> uid, of all jobs of that unit, this one included; they are let begin in one append.
+        destination: the node that the scheduler found for its pod, in one transaction with the others of the unit;
+            empty for that of its case.
     """
 
     KEY: ClassVar[str] = "job"
@@ -17,6 +23,9 @@ class MigrationArbitrated(Event, frozen=True, tag="koord.descheduling.MigrationA
     job: str
     job_uid: str
     pod: str
+    gang: str = ""
+    together: dict[str, str] = msgspec.field(default_factory=dict)
+    destination: str = ""
 
 
 class MigrationEvictionDecided(Event, frozen=True, tag="koord.descheduling.MigrationEvictionDecided.v1"):

@@ -9,13 +9,14 @@ from typing import Any
 from msgspec.structs import replace
 
 from services.descheduler.migration.controller_args import MigrationArgs
-from services.descheduler.migration.decide_migration import migration_drafts
+from services.descheduler.migration.decide_migration import migration_drafts, unit_moves
 from services.descheduler.migration.pod_migration_job import PodMigrationJob, read_job
 from services.descheduler.state.descheduler_state import DeschedulerState
 from services.simulator.api.object_conversion import merged
 from shared.domain.gang import POD_GROUP_LABEL
+from shared.domain.move_destinations import DestinationsResponse
 from shared.domain.reservation import Reservation, read_reservation
-from shared.events import Cause, Event, RecordedEvent
+from shared.events import Cause, Draft, Event, RecordedEvent
 from shared.events.base import without_basis
 from shared.events.cluster import (
     DesiredStateRejected,
@@ -36,7 +37,12 @@ OWN, CLUSTER = "descheduling", "cluster"
 
 
 class World:
-    """Both logs, the objects of the API, and the descheduler."""
+    """Both logs, the objects of the API, and the descheduler.
+
+    Attributes:
+        refused: uid -> why the scheduler finds no destination for a pod; each other pod gets node `n9`.
+        fault: why the scheduler does not answer at all.
+    """
 
     def __init__(self, args: MigrationArgs) -> None:
         self.args, self.now_ns = args, BEGIN_NS
@@ -48,6 +54,8 @@ class World:
         self.open: dict[int, Event] = {}
         self.uids = 0
         self.labels: dict[str, str] = {}
+        self.refused: dict[str, str] = {}
+        self.fault = ""
 
     # -- logs
 
@@ -72,15 +80,22 @@ class World:
 
     def decide(self) -> list[Event]:
         """The descheduler decides once."""
-        drafts = migration_drafts(self.state, self.args, self.now_ns)
+        drafts = self._drafts()
         seen = {CLUSTER: len(self.logs[CLUSTER]), OWN: len(self.logs[OWN])}
         for number, draft in enumerate(drafts):
             event = replace(draft.event, seen=seen) if number == 0 else draft.event
             record = self.append(OWN, event)
             if isinstance(event, EvictionRequested | FieldsDesired | ObjectDesired):
                 self.open[record.seq] = without_basis(event)
-        assert not [draft for draft in migration_drafts(self.state, self.args, self.now_ns) if draft in drafts]
+        assert not [draft for draft in self._drafts() if draft in drafts]
         return [draft.event for draft in drafts]
+
+    def _drafts(self) -> list[Draft]:
+        """What is due, with the scheduler's answer where there is a question."""
+        moves = [] if self.fault else unit_moves(self.state, self.args, self.now_ns)
+        nodes = {each.pod_uid: "n9" for each in moves if each.pod_uid not in self.refused}
+        found = DestinationsResponse(nodes=nodes, refused=self.refused, fault=self.fault)
+        return migration_drafts(self.state, self.args, self.now_ns, found)
 
     def pass_time(self, seconds: float) -> None:
         """The clock goes on."""

@@ -21,13 +21,16 @@ LEAST_EFFECT_PERCENT = 50
 def step_drafts(
     case: EvictionCaseOpened, step: int, victims: Sequence[Victim], per_node: int, mode: str, ttl_ns: int
 ) -> list[Draft]:
-    """Starts the first of these victims, at most so many of each node, with their jobs."""
+    """Starts the first of these victims, at most so many of each node, with their jobs; those of a gang all together."""
     counts: Counter[str] = Counter()
-    chosen = []
+    chosen: list[Victim] = []
     for victim in victims:
-        if counts[victim.node] < per_node:
-            counts[victim.node] += 1
-            chosen.append(victim)
+        if victim in chosen or counts[victim.node] >= per_node:
+            continue
+        for each in victims if victim.gang else (victim,):
+            if each.gang == victim.gang and each not in chosen:
+                counts[each.node] += 1
+                chosen.append(each)
     decided = EvictionStepDecided(case=case.case, step=step, pods=tuple(each.pod for each in chosen))
     return [Draft(decided, correlation=case.case), *jobs_of(case, chosen, mode, ttl_ns)]
 

@@ -6,7 +6,7 @@ are pure: State, configuration, settings, the scheduler's answer and `now` in, e
 Source: spec/descheduler.md 1.3 to 1.6.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -25,6 +25,7 @@ from services.descheduler.framework.eviction_limits import EvictionLimits
 from services.descheduler.framework.migration_jobs import job_name, mode_and_ttl
 from services.descheduler.framework.no_loops import NoLoops
 from services.descheduler.load_aware.measured_node import Amounts, MeasuredNode, PodOnNode
+from services.descheduler.migration.gang_minimum import gang_without_spare
 from services.descheduler.plugins.registry import REGISTRY
 from services.descheduler.settings import DecisionSettings
 from services.descheduler.state.descheduler_state import DeschedulerState
@@ -149,7 +150,8 @@ def _run(
         new_filter = REGISTRY[name].new_filter
         if new_filter is not None:
             filters.append(new_filter(state, profile.args[name], now_ns))
-    evictor = CycleEvictor(filters, limits, usage)
+    facts = state.migration.facts
+    evictor = CycleEvictor(filters, limits, usage, lambda pod: gang_without_spare(facts, pod))
     kind, args = REGISTRY[plugin], profile.args[plugin]
     assert kind.run is not None, "only plugins that this release has are enabled"
     context = CycleContext(of, args, nodes, state.detectors.get(of), evictor, now_ns, state.cluster)
@@ -243,6 +245,7 @@ def _opened(
                 job,
                 dict(chosen.usage),
                 pod.has_ended,
+                chosen.gang,
             )
         )
     return EvictionCaseOpened(
@@ -264,7 +267,6 @@ def _opened(
 def _refusals(pods: Sequence[Chosen], answer: DestinationsResponse, settings: DecisionSettings) -> dict[str, str]:
     """Returns uid -> why a chosen pod stays, since it, or one of its group, has no destination."""
     found: dict[str, str] = {}
-    groups: dict[str, str] = {}
     for chosen in pods:
         metadata = chosen.pod.pod.metadata
         destination = answer.nodes.get(metadata.uid, "")
@@ -273,13 +275,29 @@ def _refusals(pods: Sequence[Chosen], answer: DestinationsResponse, settings: De
         elif not (destination or chosen.pod.pod.has_ended or settings.without_destination):
             why = answer.refused.get(metadata.uid) or answer.fault or "the scheduler was not asked about it"
             found[metadata.uid] = f"no destination: {why}"
-        if chosen.group and metadata.uid in found:
-            groups.setdefault(chosen.group, chosen.pod.key)
+    while True:  # a pod may be of a group, and of a gang whose other members are of another group
+        before = len(found)
+        for kind in (lambda each: each.group, lambda each: each.gang):
+            _refuse_together(pods, kind, found)
+        if len(found) == before:
+            return found
+
+
+def _refuse_together(pods: Sequence[Chosen], kind: Callable[[Chosen], str], found: dict[str, str]) -> None:
+    """Adds the pods that stay since another one, with which they leave or not at all, does.
+
+    Args:
+        kind: what they leave with; empty for nothing.
+        found: uid -> why a pod stays; added to.
+    """
+    staying: dict[str, str] = {}
     for chosen in pods:
-        if chosen.group in groups:
-            why = f"it leaves with {groups[chosen.group]} or not at all, which has no destination"
+        if kind(chosen) and chosen.pod.pod.metadata.uid in found:
+            staying.setdefault(kind(chosen), chosen.pod.key)
+    for chosen in pods:
+        if kind(chosen) in staying:
+            why = f"it leaves with {staying[kind(chosen)]} or not at all, which has no destination"
             found.setdefault(chosen.pod.pod.metadata.uid, why)
-    return found
 
 
 def expected_gain(causes: Sequence[Cause], victims: Sequence[Victim]) -> tuple[Expected, ...]:

@@ -12,6 +12,7 @@ from services.descheduler.state.measured_nodes import pod_on_node
 from services.descheduler.state.observed_cluster import ObservedCluster
 from shared.events import Event
 from shared.events.descheduling import Cause, PassedOver
+from shared.kube.pod import Pod
 
 Filter = Callable[[PodOnNode], str]
 """Returns why a pod may not move, as a phrase; empty where it may."""
@@ -27,6 +28,7 @@ class Chosen(NamedTuple):
         usage: measured; empty without a report about it.
         allowed: nodes of which its destination is one; None: any node.
         group: pods of the same plugin and group leave only if each of them has a destination; empty: it leaves alone.
+        gang: which cannot spare it, so that all members that a plugin chose leave together; empty for none.
     """
 
     pod: PodOnNode
@@ -35,6 +37,7 @@ class Chosen(NamedTuple):
     usage: Amounts
     allowed: Container[str] | None = None
     group: str = ""
+    gang: str = ""
 
 
 class Findings(NamedTuple):
@@ -59,13 +62,19 @@ class CycleEvictor:
     """
 
     def __init__(
-        self, filters: Sequence[Filter], limits: EvictionLimits, usage: Mapping[str, Mapping[str, Amounts]]
+        self,
+        filters: Sequence[Filter],
+        limits: EvictionLimits,
+        usage: Mapping[str, Mapping[str, Amounts]],
+        gang_of: Callable[[Pod], str],
     ) -> None:
         """Chooses nothing yet.
 
         Args:
             usage: node -> pod -> usage that the node measured.
+            gang_of: the gang of a pod which cannot spare it; empty for none.
         """
+        self._gang_of = gang_of
         self._filters = filters
         self._limits = limits
         self._usage = usage
@@ -107,7 +116,8 @@ class CycleEvictor:
             return False
         self._limits.count(node, namespace)
         self._taken[pod.pod.metadata.uid] = None
-        self.chosen.append(Chosen(pod, node, reason, self._usage.get(node, {}).get(pod.key, {}), allowed, group))
+        usage, gang = self._usage.get(node, {}).get(pod.key, {}), self._gang_of(pod.pod) if pod.gang else ""
+        self.chosen.append(Chosen(pod, node, reason, usage, allowed, group, gang))
         return True
 
     def is_exhausted(self) -> bool:

@@ -4,7 +4,6 @@
 - A node that received pods is no source at once: its usage does not show them yet.
 - A pod does not return to the node that one of its workload left, while the cause may hold.
 - A node is no source again while a case moves pods off it: its usage does not show yet that they have left.
-- A member of a gang does not move alone.
 
 A pod that has ended goes nowhere, so that only the first rule concerns it.
 
@@ -41,8 +40,6 @@ class NoLoops:
                 return f"case {self._moving[uid]} moves it"
             if pod.pod.has_ended:
                 return ""
-            if pod.gang:
-                return f"it is a member of gang {pod.gang}, which moves as a whole or not at all"
             for left in self._left.get(uid, ()), self._left.get(pod.key, ()):
                 for each in left:
                     if each.plugin == plugin and self._now_ns - each.at_ns < self._repeat_ns:

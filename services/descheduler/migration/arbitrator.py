@@ -6,7 +6,7 @@ already moves before others. Each job that passes counts for the limits of the n
 Source: spec/descheduler.md 3.4; upstream pkg/descheduler/controllers/migration/arbitrator.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -14,9 +14,20 @@ from services.descheduler.load_aware.pod_order import age_key, rank
 from services.descheduler.migration.cluster_facts import ClusterFacts
 from services.descheduler.migration.controller_args import MigrationArgs
 from services.descheduler.migration.filter_chain import FilterChain
+from services.descheduler.migration.gang_minimum import gang_without_spare
+from services.descheduler.migration.gang_unit import moves_as_unit
 from services.descheduler.migration.migration_limits import MigrationLimits
-from services.descheduler.migration.pod_migration_job import CASE, RUNNING, PodMigrationJob
+from services.descheduler.migration.migration_state import GangUnit
+from services.descheduler.migration.pod_migration_job import (
+    CASE,
+    DESTINATION,
+    EVICT_DIRECTLY,
+    RUNNING,
+    PodMigrationJob,
+)
+from shared.domain.move_destinations import MOST_MOVES, DestinationsResponse
 from shared.kube.instants import SECOND
+from shared.kube.pod import Pod
 
 
 class Result(StrEnum):
@@ -32,25 +43,57 @@ class Evaluated(NamedTuple):
 
     Attributes:
         reason: why its pod may not be moved, as a phrase; empty for one that passed.
+        unit: of a job that passed with others of its gang.
+        asks: it passes once the scheduler has found a destination for it, together with the others of its gang.
     """
 
     job: PodMigrationJob
     result: Result
     reason: str = ""
+    unit: GangUnit | None = None
+    asks: bool = False
+
+
+class Gangs(NamedTuple):
+    """What units of gangs need besides the facts.
+
+    Attributes:
+        in_creation: uids of pods whose jobs were decided, and are not there yet.
+        found: the scheduler's answer about the pods of the units; without any at first.
+    """
+
+    in_creation: Container[str] = ()
+    found: DestinationsResponse | None = None
+
+
+NO_GANGS = Gangs()
 
 
 def arbitrate(
-    facts: ClusterFacts, rules: MigrationArgs, waiting: Iterable[PodMigrationJob], passed: Mapping[str, object]
+    facts: ClusterFacts,
+    rules: MigrationArgs,
+    waiting: Iterable[PodMigrationJob],
+    passed: Mapping[str, object],
+    gangs: Gangs = NO_GANGS,
 ) -> list[Evaluated]:
-    """Evaluates waiting jobs, in their order.
+    """Evaluates waiting jobs, in their order; the jobs of a gang that cannot spare a member together, where the first of
+    them is.
 
     Args:
         passed: uids of jobs that passed in an earlier round and have not ended.
     """
     passing = dict(passed)
     chain = FilterChain(facts, rules, MigrationLimits(facts, rules, passing, arbitrating=True))
-    results = []
-    for job in ordered(facts, waiting, passed):
+    results: list[Evaluated] = []
+    jobs = ordered(facts, waiting, passed)
+    units = _units(facts, rules, jobs)
+    for job in jobs:
+        if (gang := units.gang_of.get(job.uid)) is not None:
+            if members := units.members.pop(gang, None):
+                together = _evaluate_unit(chain, gang, members, gangs)
+                passing.update({each.job.uid: None for each in together if each.result is Result.PASSED})
+                results += together
+            continue
         evaluated = _evaluate(chain, job)
         if evaluated.result is Result.PASSED:
             passing[job.uid] = None
@@ -65,11 +108,64 @@ def _evaluate(chain: FilterChain, job: PodMigrationJob) -> Evaluated:
     if pod.has_ended and CASE in job.annotations:
         reason = chain.removal(pod)
         return Evaluated(job, Result.WAITING, reason) if reason else Evaluated(job, Result.PASSED)
-    if reason := chain.non_retryable(pod):
+    mode = job.mode(chain.rules.default_mode)
+    if reason := chain.non_retryable(pod, mode):
         return Evaluated(job, Result.FAILED, reason)
-    if reason := chain.retryable(pod):
+    if reason := chain.retryable(pod, mode):
         return Evaluated(job, Result.WAITING, reason)
     return Evaluated(job, Result.PASSED)
+
+
+class _Units(NamedTuple):
+    """The waiting jobs of gangs that cannot spare a member: gang of each by uid, and job and pod of each gang."""
+
+    gang_of: dict[str, str]
+    members: dict[str, list[tuple[PodMigrationJob, Pod]]]
+
+
+def _units(facts: ClusterFacts, rules: MigrationArgs, jobs: Iterable[PodMigrationJob]) -> _Units:
+    found = _Units({}, {})
+    for job in jobs:
+        pod = facts.pod(job.spec.pod_ref.key)
+        if pod is None or pod.has_ended or job.mode(rules.default_mode) == EVICT_DIRECTLY:
+            continue
+        if gang := gang_without_spare(facts, pod):
+            found.gang_of[job.uid] = gang
+            found.members.setdefault(gang, []).append((job, pod))
+    return found
+
+
+def _evaluate_unit(
+    chain: FilterChain, gang: str, members: list[tuple[PodMigrationJob, Pod]], gangs: Gangs
+) -> list[Evaluated]:
+    """Evaluates the jobs of a gang: all of them pass, or none. They do not count for the limits of each other: none of
+    the pods is worth anything without the others.
+    """
+
+    def for_all(result: Result, reason: str, *, asks: bool = False) -> list[Evaluated]:
+        return [Evaluated(job, result, reason, asks=asks) for job, _ in members]
+
+    for _, pod in members:
+        if reason := chain.never(pod):
+            return for_all(Result.FAILED, f"{moves_as_unit(gang)}: {pod.metadata.key} stays: {reason}")
+    for _, pod in members:
+        if reason := chain.limits.others_of_gang(pod) or chain.not_now(pod):
+            return for_all(Result.WAITING, f"{moves_as_unit(gang)}: {pod.metadata.key} waits: {reason}")
+    if any(pod.metadata.uid in gangs.in_creation for pod in chain.facts.pods.of_gang(gang)):
+        return for_all(Result.WAITING, f"{moves_as_unit(gang)}: the job of another member is being made")
+    if len(members) > MOST_MOVES:
+        return for_all(Result.FAILED, f"{moves_as_unit(gang)}: {len(members)} pods are more than {MOST_MOVES}")
+    jobs = {job.name: job.uid for job, _ in members}
+    if all(DESTINATION in job.annotations for job, _ in members):
+        return [Evaluated(job, Result.PASSED, unit=GangUnit(gang, jobs)) for job, _ in members]
+    nodes = {} if gangs.found is None else gangs.found.nodes
+    refused = {} if gangs.found is None else gangs.found.refused
+    for _, pod in members:
+        if no_place := refused.get(pod.metadata.uid):
+            return for_all(Result.FAILED, f"{moves_as_unit(gang)}: no place for {pod.metadata.key}: {no_place}")
+    if any(pod.metadata.uid not in nodes for _, pod in members):
+        return for_all(Result.WAITING, f"{moves_as_unit(gang)}: the scheduler has not answered", asks=True)
+    return [Evaluated(job, Result.PASSED, unit=GangUnit(gang, jobs, nodes[pod.metadata.uid])) for job, pod in members]
 
 
 def ordered(

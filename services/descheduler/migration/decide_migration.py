@@ -3,22 +3,22 @@
 A function of the State and `now`: whatever a crash lost is decided again. Source: spec/descheduler.md 3.4, 3.10.
 """
 
-from collections.abc import Iterator
-from typing import Any, Protocol
+from collections.abc import Container, Iterator
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 from msgspec.structs import replace
 
 from services.descheduler.migration import job_outcomes as names
-from services.descheduler.migration.arbitrator import Evaluated, Result, arbitrate
+from services.descheduler.migration.arbitrator import Evaluated, Gangs, Result, arbitrate
 from services.descheduler.migration.cluster_facts import ClusterFacts
 from services.descheduler.migration.controller_args import MigrationArgs
 from services.descheduler.migration.drain import drain_drafts
 from services.descheduler.migration.eviction_step import eviction_in_flight
 from services.descheduler.migration.job_progress import ARBITRATION, SPEC, STATUS, JobProgress, desired_status, ended
 from services.descheduler.migration.job_reservation import reservation_name
-from services.descheduler.migration.job_steps import ORDER_FIELDS, Desired, Step, advance, begin, is_late, time_out
-from services.descheduler.migration.migration_state import MigrationState
+from services.descheduler.migration.job_steps import ORDER_FIELDS, advance, begin, time_out
+from services.descheduler.migration.migration_state import GangUnit, MigrationState
 from services.descheduler.migration.pod_migration_job import (
     ABORTED,
     CREATED_BY,
@@ -32,15 +32,14 @@ from services.descheduler.migration.pod_migration_job import (
     ReservationOptions,
 )
 from services.descheduler.migration.rate_limits import RateLimits
+from services.descheduler.migration.step_inputs import Desired, Step, is_late, is_old
 from services.descheduler.state.observed_cluster import ObservedCluster
+from shared.domain.gang import gang_of
+from shared.domain.move_destinations import MOST_MOVES, DestinationsResponse, Move
 from shared.events import Draft
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.migration import MigrationArbitrated, MigrationEnded
-from shared.kube.instants import SECOND
 from shared.kube.resource_names import MIGRATION_JOBS, RESERVATIONS
-
-KEPT_NS, KEPT_WITHOUT_TTL_NS = 300 * SECOND, 1800 * SECOND
-"""A job is deleted this long after its time-out; one without a time-out this long after its creation."""
 
 INVALID = "InvalidJob"
 
@@ -54,16 +53,49 @@ class Inputs(Protocol):
     def desired(self, resource: str, name: str, fields: str = "") -> dict[str, Any] | None:
         """Returns the newest desired value of a field group; see `OwnDesiredStates.desired`."""
 
+    def pods_of_jobs_in_creation(self) -> Container[str]:
+        """Returns the uids of pods whose jobs this system has decided, and that are not there yet."""
 
-def migration_drafts(inputs: Inputs, args: MigrationArgs, now_ns: int) -> list[Draft]:
-    """Returns the events that are due, for all jobs."""
+
+def unit_moves(inputs: Inputs, args: MigrationArgs, now_ns: int) -> tuple[Move, ...]:
+    """Returns the question to the scheduler: the pods of all units of gangs that pass once each has a destination."""
     state, facts = inputs.migration, effective_facts(inputs)
-    jobs = facts.jobs
-    drafts = [*_ends(inputs, jobs), *_unreadable(inputs)]
+    due = _due(state, facts.jobs, now_ns)
+    waiting = [job for job in due.active if job.uid not in state.passed and not is_late(job, now_ns)]
+    if not any(gang_of(pod.metadata) for job in waiting for pod in facts.pods_of_job(job)):
+        return ()
+    results = arbitrate(facts, args, waiting, state.passed, Gangs(inputs.pods_of_jobs_in_creation()))
+    asking = [facts.pod(each.job.spec.pod_ref.key) for each in results if each.asks]
+    return tuple(Move(pod.metadata.uid) for pod in asking[:MOST_MOVES] if pod is not None)
+
+
+class _Due(NamedTuple):
+    """The jobs of this system that may go on, and those that are deleted now."""
+
+    active: list[PodMigrationJob]
+    outdated: list[PodMigrationJob]
+
+
+def _due(state: MigrationState, jobs: dict[str, PodMigrationJob], now_ns: int) -> _Due:
     ours = [job for job in jobs.values() if job.annotations.get(CREATED_BY, CREATOR) == CREATOR]
     outdated = {job.uid: job for job in ours if _is_outdated(state, job, now_ns)}
     # A job that is deleted now begins nothing: an eviction would be left without it.
     active = [job for job in ours if job.is_active and not job.spec.paused and job.uid not in outdated]
+    return _Due(active, list(outdated.values()))
+
+
+def migration_drafts(
+    inputs: Inputs, args: MigrationArgs, now_ns: int, found: DestinationsResponse | None = None
+) -> list[Draft]:
+    """Returns the events that are due, for all jobs.
+
+    Args:
+        found: the scheduler's answer to `unit_moves`; without one no unit of a gang begins.
+    """
+    state, facts = inputs.migration, effective_facts(inputs)
+    jobs = facts.jobs
+    drafts = [*_ends(inputs, jobs), *_unreadable(inputs)]
+    active, outdated = _due(state, jobs, now_ns)
     if active:
         limits = RateLimits(state, facts, args, now_ns)
         waiting = []
@@ -77,13 +109,11 @@ def migration_drafts(inputs: Inputs, args: MigrationArgs, now_ns: int) -> list[D
             else:
                 waiting.append(job)
         if waiting:
-            for evaluated in arbitrate(facts, args, waiting, state.passed):
+            gangs = Gangs(inputs.pods_of_jobs_in_creation(), found)
+            for evaluated in arbitrate(facts, args, waiting, state.passed, gangs):
                 drafts += _arbitrated(evaluated, now_ns)
     drafts += _drained(inputs, facts, args, now_ns)
-    drafts += (
-        Draft(ObjectDesired(resource=MIGRATION_JOBS, name=job.name, body=None, uid=job.uid))
-        for job in outdated.values()
-    )
+    drafts += (Draft(ObjectDesired(resource=MIGRATION_JOBS, name=job.name, body=None, uid=job.uid)) for job in outdated)
     drafts += _released(state, jobs)
     return [_with_drain(state, draft) for draft in drafts]
 
@@ -140,7 +170,7 @@ def _step(
 
 
 def _arbitrated(evaluated: Evaluated, now_ns: int) -> list[Draft]:
-    job, result, _ = evaluated
+    job, result, unit = evaluated.job, evaluated.result, evaluated.unit
     if result is Result.WAITING:
         return []
     key = job.spec.pod_ref.key
@@ -150,9 +180,17 @@ def _arbitrated(evaluated: Evaluated, now_ns: int) -> list[Draft]:
         return progress.drafts()
     patch = {"metadata": {"annotations": {PASSED_ARBITRATION: "true"}}}
     return [
-        Draft(MigrationArbitrated(job=job.name, job_uid=job.uid, pod=key)),
+        Draft(_passed(job, key, unit)),
         Draft(FieldsDesired(resource=MIGRATION_JOBS, name=job.name, fields=ARBITRATION, patch=patch, uid=job.uid)),
     ]
+
+
+def _passed(job: PodMigrationJob, key: str, unit: GangUnit | None) -> MigrationArbitrated:
+    if unit is None:
+        return MigrationArbitrated(job=job.name, job_uid=job.uid, pod=key)
+    return MigrationArbitrated(
+        job=job.name, job_uid=job.uid, pod=key, gang=unit.gang, together=unit.jobs, destination=unit.destination
+    )
 
 
 def _ends(inputs: Inputs, jobs: dict[str, PodMigrationJob]) -> Iterator[Draft]:
@@ -206,9 +244,7 @@ def _unreadable(inputs: Inputs) -> Iterator[Draft]:
 
 def _is_outdated(state: MigrationState, job: PodMigrationJob, now_ns: int) -> bool:
     """Reports whether a job is so old that it is deleted now. Its phase does not count."""
-    kept_ns = job.ttl_ns + KEPT_NS if job.ttl_ns else KEPT_WITHOUT_TTL_NS
-    is_old = now_ns - job.created_ns >= kept_ns
-    return is_old and job.uid not in state.deleted and not eviction_in_flight(state, job)
+    return is_old(job, now_ns) and job.uid not in state.deleted and not eviction_in_flight(state, job)
 
 
 def _released(state: MigrationState, jobs: dict[str, PodMigrationJob]) -> Iterator[Draft]:

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 from services.descheduler.migration.cluster_facts import ClusterFacts
 from services.descheduler.migration.controller_args import MigrationArgs
 from services.descheduler.migration.filter_chain import FilterChain, filter_for_plugins
+from services.descheduler.migration.gang_minimum import gang_without_spare
+from services.descheduler.migration.gang_unit import moves_as_unit
 from services.descheduler.migration.migration_state import Drain, MigrationState
 from services.descheduler.migration.pod_migration_job import (
     CREATED_BY,
@@ -22,6 +24,7 @@ from services.descheduler.migration.pod_migration_job import (
     EVICT_TRIGGER,
 )
 from services.descheduler.migration.rate_limits import RateLimits
+from shared.domain.gang import gang_of
 from shared.events import Draft
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.migration import DrainEnded
@@ -62,7 +65,28 @@ def drain_plan(
 ) -> list[Planned]:
     """Returns what a drain does with each pod of a node, by name: those that it would move now, that wait, that stay."""
     chain = filter_for_plugins(facts, args)
-    return [_planned(state, chain, limits, pod) for pod in facts.pods.on_node(node)]
+    plan = [_planned(state, chain, limits, pod) for pod in facts.pods.on_node(node)]
+    gangs = dict.fromkeys(gang for each in plan if (gang := gang_without_spare(facts, each.pod)))
+    for gang in gangs:
+        plan = _as_unit(plan, gang)
+    return plan
+
+
+def _as_unit(plan: list[Planned], gang: str) -> list[Planned]:
+    """Returns a plan in which the members of a gang that cannot spare one stay, or wait, together."""
+    members = [each for each in plan if gang_of(each.pod.metadata) == gang]
+    for step in (DrainStep.STAYS, DrainStep.WAITS):
+        first = next((each for each in members if each.step is step), None)
+        if first is not None:
+            reason = f"{moves_as_unit(gang)}: {first.pod.metadata.key} {step}: {first.reason}"
+            later = (DrainStep.NEXT, DrainStep.WAITS)
+            return [
+                Planned(each.pod, step, reason)
+                if each in members and each is not first and each.step in later
+                else each
+                for each in plan
+            ]
+    return plan
 
 
 def _planned(state: MigrationState, chain: FilterChain, limits: RateLimits, pod: Pod) -> Planned:
@@ -104,10 +128,13 @@ def drain_drafts(
             remaining = {each.pod.metadata.key: each.reason for each in plan}
             yield Draft(drain_ended(state, node, remaining))
         elif not state.drain_jobs_in_creation():
-            # One at a time: each counts for the limits of the next.
-            following = next((each.pod for each in plan if each.step is DrainStep.NEXT), None)
-            if following is not None:
-                yield Draft(_job(state, args, node, drain, following))
+            # One at a time, or the members of one gang: each counts for the limits of the next.
+            following = [each.pod for each in plan if each.step is DrainStep.NEXT]
+            if following:
+                gang = gang_without_spare(facts, following[0])
+                for pod in following if gang else following[:1]:
+                    if gang_of(pod.metadata) == gang or not gang:
+                        yield Draft(_job(state, args, node, drain, pod))
                 return
 
 

@@ -11,7 +11,7 @@ import msgspec
 from services.descheduler.migration import job_outcomes as names
 from services.descheduler.migration.controller_args import DELETE, METHODS, SOFT_EVICTION, MigrationArgs
 from services.descheduler.migration.job_progress import JobProgress
-from services.descheduler.migration.migration_state import SOFT_FIELDS, MigrationState
+from services.descheduler.migration.migration_state import SOFT_FIELDS, MigrationState, OpenRequest
 from services.descheduler.migration.pod_migration_job import (
     EVICT_POLICY,
     EVICT_REASON,
@@ -69,14 +69,22 @@ def evict(
         return False
     if found is not None and found.outcome is not None:
         progress.condition(names.EVICTION, true=False, reason=names.FAILED_EVICT, message=found.outcome.reason)
-        pause_ns = min(FIRST_PAUSE_NS << min(found.request.tries - 1, 8), LONGEST_PAUSE_NS)
-        if now_ns - found.outcome.at_ns < pause_ns:
+        if must_pause(found, now_ns):
             return False
-    if reason := limits.breaks_gang(pod):
+    unit = state.units.get(job.uid)
+    if unit is None and (reason := limits.breaks_gang(pod)):
         progress.condition(names.EVICTION, true=False, reason=names.FAILED_EVICT, message=reason)
-    elif limits.take_eviction(pod):
+    elif limits.take_eviction(pod, "" if unit is None else unit.gang):
         progress.add(*_request(args, job, pod, destination, now_ns))
     return False
+
+
+def must_pause(found: OpenRequest, now_ns: int) -> bool:
+    """Reports whether an eviction was refused, and it is too early for the next one."""
+    if found.outcome is None or found.outcome.done:
+        return False
+    pause_ns = min(FIRST_PAUSE_NS << min(found.request.tries - 1, 8), LONGEST_PAUSE_NS)
+    return now_ns - found.outcome.at_ns < pause_ns
 
 
 def eviction_in_flight(state: MigrationState, job: PodMigrationJob) -> bool:

@@ -9,8 +9,9 @@ from typing import NamedTuple
 from services.descheduler.migration.cluster_facts import ClusterFacts
 from services.descheduler.migration.controller_args import MigrationArgs
 from services.descheduler.migration.eviction_checks import protection
+from services.descheduler.migration.gang_minimum import gang_without_spare
 from services.descheduler.migration.migration_limits import MigrationLimits, Reason, expected_replicas
-from services.descheduler.migration.pod_migration_job import EVICT_ANNOTATION, RESERVATION_FIRST
+from services.descheduler.migration.pod_migration_job import EVICT_ANNOTATION, EVICT_DIRECTLY, RESERVATION_FIRST
 from shared.kube.pod import Pod
 
 
@@ -44,14 +45,33 @@ class FilterChain(NamedTuple):
             return ""
         return f"its scheduler {name} is not in schedulerNames"
 
-    def non_retryable(self, pod: Pod) -> Reason:
-        """Returns why the pod is never evicted."""
-        found = "" if is_forced(pod) else protection(pod, self.rules) or self.replicas(pod)
-        return found or self.limits.never_by_gang(pod)
+    def non_retryable(self, pod: Pod, mode: str = "") -> Reason:
+        """Returns why the pod is never evicted.
 
-    def retryable(self, pod: Pod) -> Reason:
-        """Returns why the pod may not be evicted now."""
-        return ("" if is_forced(pod) else self.limits.exceeded(pod)) or self.limits.per_gang(pod)
+        Args:
+            mode: of its job; empty for the default. Without a place that is held, no gang is left below its minimum.
+        """
+        found = self.never(pod)
+        return found or (self.limits.never_by_gang(pod) if self._is_direct(mode) else "")
+
+    def never(self, pod: Pod) -> Reason:
+        """Returns why the pod is never evicted, whatever its gang."""
+        return "" if is_forced(pod) else protection(pod, self.rules) or self.replicas(pod)
+
+    def retryable(self, pod: Pod, mode: str = "") -> Reason:
+        """Returns why the pod may not be evicted now; `mode` as in `non_retryable`."""
+        if found := self.not_now(pod):
+            return found
+        if not self._is_direct(mode) and gang_without_spare(self.facts, pod):
+            return self.limits.others_of_gang(pod)
+        return self.limits.per_gang(pod)
+
+    def not_now(self, pod: Pod) -> Reason:
+        """Returns why the pod may not be evicted now, whatever its gang."""
+        return "" if is_forced(pod) else self.limits.exceeded(pod)
+
+    def _is_direct(self, mode: str) -> bool:
+        return (mode or self.rules.default_mode) == EVICT_DIRECTLY
 
     def removal(self, pod: Pod) -> Reason:
         """Returns why a pod that has ended may not be removed. The limits of its workload do not concern it: it takes

@@ -5,7 +5,7 @@ Source: spec/descheduler.md 3.11; upstream pkg/descheduler/controllers/migration
 
 from typing import Any
 
-from services.descheduler.migration.pod_migration_job import DESTINATION, PodMigrationJob
+from services.descheduler.migration.pod_migration_job import PodMigrationJob
 from shared.domain.reservation import ORDER
 from shared.kube.instants import duration_text
 from shared.kube.json_text import json_value
@@ -29,15 +29,17 @@ def reservation_name(job: PodMigrationJob) -> str:
     return name if isinstance(name, str) and name else job.uid
 
 
-def reservation_body(job: PodMigrationJob, pod: Pod, now_ns: int) -> Json:
-    """Returns the object to create for a job: a place for one pod, on another node than the pod's, and on the one that
-    its case has found where it names one.
+def reservation_body(job: PodMigrationJob, pod: Pod, now_ns: int, destination: str) -> Json:
+    """Returns the object to create for a job: a place for one pod, on another node than the pod's.
+
+    Args:
+        destination: the only node where it may be; empty for any.
     """
     given = _given(job)
     metadata = given.get("metadata") or {}
     spec: Json = dict(given.get("spec") or {})
     template = spec.get("template") or pod_template(pod)
-    spec["template"] = _placed(template, pod.spec.node_name, job.annotations.get(DESTINATION, ""))
+    spec["template"] = _placed(template, pod.spec.node_name, destination)
     spec["allocateOnce"] = True
     if not spec.get("ttl") and not spec.get("expires"):
         spec["ttl"] = duration_text(job.ttl_ns)

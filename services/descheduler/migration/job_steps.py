@@ -6,22 +6,21 @@ Every way ends: in success, with a reason, or by the job's time-out.
 Source: spec/descheduler.md 3.10; upstream pkg/descheduler/controllers/migration/controller.go.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from services.descheduler.migration import job_outcomes as names
 from services.descheduler.migration.cluster_facts import ClusterFacts
-from services.descheduler.migration.controller_args import MigrationArgs
 from services.descheduler.migration.eviction_step import evict, eviction_in_flight
+from services.descheduler.migration.gang_unit import broken_by, waits_for
 from services.descheduler.migration.job_progress import SPEC, JobProgress
 from services.descheduler.migration.job_reservation import reservation_body, reservation_name
-from services.descheduler.migration.migration_state import MigrationState
 from services.descheduler.migration.pod_migration_job import (
-    EVICT_ANNOTATION,
+    DESTINATION,
     EVICT_DIRECTLY,
     ObjectReference,
     PodMigrationJob,
 )
-from services.descheduler.migration.rate_limits import RateLimits
+from services.descheduler.migration.step_inputs import Step, is_late, must_wait
 from services.descheduler.state.observed_pods import is_available
 from shared.domain.reservation import FAILED, ORDER, PENDING, SUCCEEDED, Reservation
 from shared.events import Draft
@@ -37,29 +36,6 @@ RETRY_NS = 30 * SECOND
 """A Reservation that the API server rejected is tried again after this time."""
 
 
-class Desired(NamedTuple):
-    """The Reservation of a job as it was desired, and the label that one which existed before was to get."""
-
-    reservation: dict[str, Any] | None
-    reservation_order: dict[str, Any] | None
-
-
-class Step(NamedTuple):
-    """The inputs of the steps of one job."""
-
-    state: MigrationState
-    facts: ClusterFacts
-    args: MigrationArgs
-    limits: RateLimits
-    desired: Desired
-    now_ns: int
-
-
-def is_late(job: PodMigrationJob, now_ns: int) -> bool:
-    """Reports whether the time of a job is over."""
-    return bool(job.ttl_ns) and now_ns - job.created_ns >= job.ttl_ns
-
-
 def time_out(progress: JobProgress) -> None:
     """Ends a job whose time is over."""
     progress.fail(names.TIMEOUT, "Abort job caused by timeout")
@@ -72,8 +48,12 @@ def advance(step: Step, progress: JobProgress) -> None:
         if not eviction_in_flight(step.state, job):  # an eviction is never left without its place
             time_out(progress)
         return
+    unit = step.state.units.get(job.uid)
+    if unit is not None and not step.state.has_evicted(job.uid) and (fault := broken_by(step, unit, job.uid)):
+        progress.fail(names.GANG_STAYS, fault)
+        return
     pod = step.facts.pod(job.spec.pod_ref.key, job.spec.pod_ref.uid)
-    if pod is not None and _must_wait(step, job, pod):
+    if pod is not None and must_wait(step, job, pod):
         return
     if job.mode(step.args.default_mode) == EVICT_DIRECTLY:
         if evict(step.state, step.args, step.limits, progress, pod, "", step.now_ns):
@@ -82,13 +62,6 @@ def advance(step: Step, progress: JobProgress) -> None:
     reservation = _reservation(step, progress, pod)
     if reservation is not None:
         _use(step, progress, pod, reservation)
-
-
-def _must_wait(step: Step, job: PodMigrationJob, pod: Pod) -> bool:
-    """Reports whether too many pods of the same workload, or namespace, were evicted lately."""
-    if EVICT_ANNOTATION in job.annotations or step.state.eviction(pod.metadata.uid) is not None:
-        return False
-    return bool(step.limits.object_exceeded(pod))
 
 
 def begin(facts: ClusterFacts, progress: JobProgress) -> None:
@@ -125,7 +98,7 @@ def _reservation(step: Step, progress: JobProgress, pod: Pod | None) -> Reservat
         if pod is None:
             progress.fail(names.MISSING_POD, f'Pod "{job.spec.pod_ref.key}" is gone')
             return None
-        body = reservation_body(job, pod, step.now_ns)
+        body = reservation_body(job, pod, step.now_ns, _destination(step, job))
         if not body["spec"]["owners"]:
             progress.fail(names.FAILED_CREATE_RESERVATION, names.without_successor(job.spec.pod_ref.key))
             return None
@@ -144,6 +117,12 @@ def _reservation(step: Step, progress: JobProgress, pod: Pod | None) -> Reservat
     return found
 
 
+def _destination(step: Step, job: PodMigrationJob) -> str:
+    """Returns the only node where the place of a job may be: of its unit, else of its case; empty for any."""
+    unit = step.state.units.get(job.uid)
+    return (unit.destination if unit is not None else "") or job.annotations.get(DESTINATION, "")
+
+
 def _absent(step: Step, progress: JobProgress, pod: Pod | None, named: str) -> None:
     """Decides about a Reservation that is not there: it is being created, was rejected, or is gone."""
     rejected = step.state.rejected.get(named)
@@ -157,7 +136,7 @@ def _absent(step: Step, progress: JobProgress, pod: Pod | None, named: str) -> N
             names.RESERVATION_CREATED, true=False, reason=names.FAILED_CREATE_RESERVATION, message=reason
         )
         if pod is not None and step.now_ns - at_ns >= RETRY_NS:
-            body = reservation_body(progress.job, pod, step.now_ns)
+            body = reservation_body(progress.job, pod, step.now_ns, _destination(step, progress.job))
             if body != step.desired.reservation:
                 progress.add(Draft(ObjectDesired(resource=RESERVATIONS, name=named, body=body)))
 
@@ -177,6 +156,10 @@ def _use(step: Step, progress: JobProgress, pod: Pod | None, reservation: Reserv
         elif reservation.is_ended:
             progress.fail(names.RESERVATION_EXPIRED, f"Reservation {reservation.metadata.name} has expired")
         if progress.is_over or not reservation.is_available:
+            return
+        unit = step.state.units.get(job.uid)
+        if unit is not None and pod is not None and (fault := waits_for(step, unit, job.uid)):
+            progress.condition(names.EVICTION, true=False, reason=names.WAIT_FOR_GANG, message=fault)
             return
     if not evict(step.state, step.args, step.limits, progress, pod, reservation.status.node_name, step.now_ns):
         return

@@ -104,19 +104,26 @@ class MigrationLimits:
         return ""
 
     def never_by_gang(self, pod: Pod) -> Reason:
-        """Returns why a pod's Strict gang has no member to spare, though no job of its namespace runs that would give one
-        back.
-        """
+        """Returns why a pod's gang has no member to spare, though no job of its namespace runs that would give one back."""
         namespace = pod.metadata.namespace
         reason = breaks_gang(self._facts, pod)
         return "" if any(job.spec.pod_ref.namespace == namespace for job in self._others(pod)) else reason
 
     def per_gang(self, pod: Pod) -> Reason:
-        """Compares the members of a Strict gang that neither leave nor are to leave with its minimum."""
+        """Compares the members of a gang that neither leave nor are to leave with its minimum."""
         if not gang_of(pod.metadata):
             return ""
         moving = {each.metadata.uid for job in self._others(pod) for each in self._facts.pods_of_job(job)}
         return breaks_gang(self._facts, pod, moving)
+
+    def others_of_gang(self, pod: Pod) -> Reason:
+        """Returns which other member of a pod's gang moves: a unit begins once none does."""
+        gang = gang_of(pod.metadata)
+        for job in self._others(pod):
+            for each in self._facts.pods_of_job(job):
+                if gang_of(each.metadata) == gang and each.metadata.uid != pod.metadata.uid:
+                    return f"PodMigrationJob {job.name} moves {each.metadata.key} of its gang {gang}"
+        return ""
 
     def _others(self, pod: Pod) -> Iterator[PodMigrationJob]:
         """Yields the jobs that count, but those with the uid of the pod itself, and those that name no pod."""

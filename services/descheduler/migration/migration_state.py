@@ -83,6 +83,20 @@ class OpenRequest(NamedTuple):
     outcome: Outcome | None
 
 
+class GangUnit(msgspec.Struct, frozen=True, array_like=True):
+    """The members of a gang that move as a unit.
+
+    Attributes:
+        jobs: name -> uid of all their jobs.
+        destination: node that the scheduler found for the pod of one job, together with the others; empty for that of
+            its case.
+    """
+
+    gang: str
+    jobs: dict[str, str]
+    destination: str = ""
+
+
 class Drain(msgspec.Struct):
     """A drain that goes on.
 
@@ -141,6 +155,7 @@ class MigrationState:
         rejected: Reservation -> (instant, reason) of a creation that the API server rejected (`cluster`).
         outcomes: seq in `descheduling` -> outcome of an eviction (`cluster`).
         passed: uid -> name of the jobs that passed arbitration and have not ended (`descheduling`).
+        units: uid -> the unit of a job that passed with others of its gang, until it has ended (`descheduling`).
         requests: seq -> eviction that a job requested, oldest first (`descheduling`).
         made: Reservation -> uid of the job for which it was created, until its deletion was decided (`descheduling`).
         deleted: uid -> name of the jobs whose deletion was decided (`descheduling`).
@@ -155,6 +170,7 @@ class MigrationState:
         self.rejected: dict[str, tuple[int, str]] = {}
         self.outcomes: dict[int, Outcome] = {}
         self.passed: dict[str, str] = {}
+        self.units: dict[str, GangUnit] = {}
         self.requests: dict[int, Request] = {}
         self.made: dict[str, str] = {}
         self.deleted: dict[str, str] = {}
@@ -190,8 +206,10 @@ class MigrationState:
         """Folds an event of `descheduling`."""
         self._apply_drain(record)
         match record.event:
-            case MigrationArbitrated(job=job, job_uid=uid):
+            case MigrationArbitrated(job=job, job_uid=uid) as event:
                 self.passed[uid] = job
+                if event.gang:
+                    self.units[uid] = GangUnit(event.gang, event.together, event.destination)
             case MigrationEnded() as ended:
                 self._ended(ended)
             case MigrationEvictionDecided(pod_uid=uid) as decided:
@@ -227,6 +245,7 @@ class MigrationState:
 
     def _ended(self, ended: MigrationEnded) -> None:
         self.passed.pop(ended.job_uid, None)
+        self.units.pop(ended.job_uid, None)
         if not ended.phase:
             self.deleted.pop(ended.job_uid, None)
         job = self.drain_jobs.pop(ended.job, None)
@@ -290,6 +309,10 @@ class MigrationState:
             if (found := self.outcomes.get(seq)) is None or found.done:
                 yield request
 
+    def has_evicted(self, job_uid: str) -> bool:
+        """Reports whether an eviction that a job requested was carried out, or may be."""
+        return any(request.job_uid == job_uid for request in self.evicted())
+
     # -- snapshots
 
     def stored(self) -> "StoredMigration":
@@ -300,6 +323,7 @@ class MigrationState:
             self.rejected,
             list(self.outcomes.items()),
             self.passed,
+            self.units,
             self.made,
             self.deleted,
             self.drains,
@@ -314,7 +338,7 @@ class MigrationState:
         self.facts.restore(stored.facts)
         self.aborted, self.rejected, self.outcomes = stored.aborted, stored.rejected, dict(stored.outcomes)
         self.passed, self._decided = stored.passed, stored.decided
-        self.made, self.deleted = stored.made, stored.deleted
+        self.units, self.made, self.deleted = stored.units, stored.made, stored.deleted
         self.drains, self.drain_jobs, self.drain_ends = stored.drains, stored.drain_jobs, dict(stored.drain_ends)
         for request in stored.requests:
             self.requests[request.seq] = request
@@ -329,6 +353,7 @@ class StoredMigration(msgspec.Struct):
     rejected: dict[str, tuple[int, str]]
     outcomes: list[tuple[int, Outcome]]
     passed: dict[str, str]
+    units: dict[str, GangUnit]
     made: dict[str, str]
     deleted: dict[str, str]
     drains: dict[str, Drain]

@@ -90,7 +90,7 @@ class DeschedulerState(OwnDesiredStates):
         cases: eviction cases, and the PodMigrationJobs by which they move pods.
     """
 
-    SCHEMA: ClassVar[int] = 9
+    SCHEMA: ClassVar[int] = 10
 
     def __init__(self) -> None:
         super().__init__()
@@ -116,6 +116,18 @@ class DeschedulerState(OwnDesiredStates):
     def configuration(self) -> Configuration | None:
         """The configuration in force; None before the first."""
         return read_configuration(self.config_text) if self.config_digest else None
+
+    def pods_of_jobs_in_creation(self) -> frozenset[str]:
+        """Returns the uids of pods whose jobs were decided, and are neither there nor rejected."""
+        facts, rejected = self.migration.facts, self.migration.rejected
+        found = []
+        for key in self.desired_fields:
+            resource, _, name = key.partition(" ")
+            if resource != MIGRATION_JOBS or name in facts.jobs or name in facts.unreadable or name in rejected:
+                continue
+            if (body := self.desired(resource, name)) is not None:
+                found.append(body["spec"]["podRef"]["uid"])
+        return frozenset(found)
 
     def apply(self, record: RecordedEvent) -> None:
         """Folds one event."""

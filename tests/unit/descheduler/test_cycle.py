@@ -4,11 +4,13 @@ from typing import Any
 
 import pytest
 
+from services.descheduler.configuration.config_reload import config_drafts
 from services.descheduler.framework.cycle import decide_cycle, plan_cycle
 from services.descheduler.plugins.registry import REGISTRY
 from services.descheduler.settings import DecisionSettings
 from services.descheduler.state.descheduler_state import DeschedulerState
 from shared.domain.move_destinations import DestinationsResponse
+from shared.domain.offered_config import OfferedConfig
 from shared.events.descheduling import DeschedulingCycled, EvictionCaseOpened
 from tests.unit.descheduler.small_cluster import APART, CONFIG, WEB, SmallCluster
 
@@ -243,15 +245,41 @@ def test_a_node_that_received_pods_is_no_source_at_once() -> None:
     assert [victim.pod for victim in later.victims] == ["default/other"]
 
 
-def test_a_member_of_a_gang_does_not_move_alone() -> None:
+def gang_on_hot_node(cpu: str) -> SmallCluster:
+    """A gang of two on a hot node, which cannot spare a member; one node has capacity for them, if they are small."""
     cluster = SmallCluster()
     for name in ("hot", "cold", "middle"):
         cluster.node(name)
-    cluster.pod("a", "hot", annotations=GANG)
-    cluster.report("hot", {"a": 9_000})
+    for name in ("a", "b"):
+        cluster.pod(name, "hot", owner=f"of-{name}", annotations=GANG, cpu=cpu)
+    cluster.pod("other", "middle", cpu="9")
+    cluster.report("hot", {"a": 1_000, "b": 1_000}, system=8_000)
     cluster.report("cold", {})
-    cluster.report("middle", {}, system=5_000)
-    assert cluster.cycle() is None
+    cluster.report("middle", {"other": 5_000})
+    return cluster
+
+
+def test_the_members_of_a_gang_that_a_plugin_chose_leave_in_one_step() -> None:
+    cluster = gang_on_hot_node("2")
+    cluster.append(*config_drafts(cluster.state, OfferedConfig("t", CONFIG), DecisionSettings(step_pods_per_node=1)))
+    case = cluster.cycle()
+    assert case is not None
+    assert [(each.pod, each.gang, each.destination) for each in case.victims] == [
+        ("default/a", "default/train", "cold"), ("default/b", "default/train", "cold")
+    ]  # fmt: skip
+    (step,) = cluster.state.cases.open[0].steps
+    assert step.pods == ("default/a", "default/b")
+
+
+def test_a_gang_of_which_one_member_finds_no_destination_stays_as_a_whole() -> None:
+    cluster = gang_on_hot_node("6")
+    case = cluster.cycle()
+    assert case is not None
+    assert case.victims == ()
+    assert [(each.pod, each.why) for each in case.passed_over] == [
+        ("default/a", "it leaves with default/b or not at all, which has no destination"),
+        ("default/b", "no destination: no other node admits the pod"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""A member of a Strict gang moves only while the gang has members to spare."""
+"""Without a place that is held, a member of a gang moves only while the gang has members to spare."""
+
+from typing import Any
 
 import pytest
 
@@ -15,9 +17,9 @@ from tests.support.migration import cluster, migration_args, moved_pod
 from tests.support.migration_world import CLUSTER, OWN, World
 
 
-def gang_world(minimum: int) -> World:
+def gang_world(minimum: int, **args: Any) -> World:
     """Ten pods, of which the limits of their workload allow five to move; a gang with this minimum, or none for 0."""
-    args = {"maxMigratingPerNode": 0, "maxMigratingPerWorkload": 5, "maxUnavailablePerWorkload": 5}
+    args |= {"maxMigratingPerNode": 0, "maxMigratingPerWorkload": 5, "maxUnavailablePerWorkload": 5}
     world = World(migration_args(evictQPS=100, objectLimiters={"workload": {"duration": "0s"}}, **args))
     world.workload("web", 10)
     if minimum:
@@ -45,7 +47,7 @@ def test_no_more_members_move_than_the_gang_can_spare(minimum: int, most: int) -
 
 def test_a_job_for_a_gang_without_members_to_spare_fails_with_the_reason() -> None:
     world = gang_world(10)
-    world.request("j", "web-0")
+    world.request("j", "web-0", mode="EvictDirectly")
     world.decide()
     world.gateway()
     status = world.job("j").status
@@ -69,14 +71,14 @@ def test_an_annotation_of_one_member_does_not_break_its_gang() -> None:
     annotated = moved_pod("web-0", controller=pod.metadata.controller, node="n0", labels=world.labels,
                           annotations={EVICT_ANNOTATION: "true"})  # fmt: skip
     world.put_pod(annotated)
-    world.request("j", "web-0")
+    world.request("j", "web-0", mode="EvictDirectly")
     world.decide()
     world.gateway()
     assert world.job("j").status.phase == "Failed"
 
 
-def test_a_drain_leaves_the_members_of_a_gang_at_its_minimum() -> None:
-    world = gang_world(10)
+def test_a_drain_without_held_places_leaves_the_members_of_a_gang_at_its_minimum() -> None:
+    world = gang_world(10, defaultJobMode="EvictDirectly")
     node = Node(metadata=Metadata(name="n0", uid="n0"), spec=NodeSpec(unschedulable=True))
     world.append(CLUSTER, NodeObserved(node="n0", object=node))
     world.append(OWN, DrainRequested(node="n0", by="ann"))
@@ -85,7 +87,7 @@ def test_a_drain_leaves_the_members_of_a_gang_at_its_minimum() -> None:
     assert not [name for resource, name in world.objects if resource == MIGRATION_JOBS]
 
 
-def test_settings_may_stand_at_the_members_and_a_non_strict_gang_may_lose_some() -> None:
+def test_settings_may_stand_at_the_members_and_the_mode_does_not_count() -> None:
     declared = {NAME: "train", MINIMUM: "2"}
     strict = [moved_pod(f"s-{number}", annotations=declared) for number in range(2)]
     loose = [
@@ -93,7 +95,7 @@ def test_settings_may_stand_at_the_members_and_a_non_strict_gang_may_lose_some()
     ]
     facts = cluster([*strict, *loose])
     assert breaks_gang(facts, strict[0]) == "it would leave gang default/train with 1 running members of at least 2"
-    assert breaks_gang(facts, loose[0]) == ""
+    assert breaks_gang(facts, loose[0]) == "it would leave gang default/loose with 1 running members of at least 2"
     facts.pods.put(moved_pod("s-2", annotations=declared))
     assert breaks_gang(facts, strict[0]) == ""
     assert breaks_gang(facts, strict[0], {"uid-s-1"}) != ""

@@ -70,8 +70,24 @@ class CheckedWorld(World):
         if requested and self.minimum:
             requested |= {request.pod_uid for request in self.state.migration.evicted()}
             stay = [pod for pod in self.pods.values() if pod.metadata.uid not in requested]
-            assert sum(not pod.metadata.deletion_timestamp for pod in stay) >= self.minimum
+            assert sum(not pod.metadata.deletion_timestamp for pod in stay) + self._held() >= self.minimum
+        for uid in requested:
+            self._check_unit(uid)
         return events
+
+    def _held(self) -> int:
+        kinds = [body.get("status") or {} for (resource, _), body in self.objects.items() if resource == RESERVATIONS]
+        return sum(status.get("phase") == "Available" for status in kinds)
+
+    def _check_unit(self, pod_uid: str) -> None:
+        """No member of a unit is evicted without the others."""
+        state = self.state.migration
+        found = state.eviction(pod_uid)
+        unit = (
+            None if found is None or not state.is_in_flight(found.request) else state.units.get(found.request.job_uid)
+        )
+        if unit is not None:
+            assert all(state.has_evicted(uid) for uid in unit.jobs.values())
 
     def gateway(self, *, refuse: str = "", evicts: bool = True) -> None:
         """Carries out; while an eviction can be carried out its place exists, unless another client removed it."""
