@@ -35,6 +35,11 @@ def limits_of_workloads_are_ignored() -> AbstractContextManager[Any]:
     return patch.object(MigrationLimits, "per_workload", lambda *_: "")
 
 
+def members_leave_before_the_places_of_their_gang_are_held() -> AbstractContextManager[Any]:
+    """A member of a gang leaves as soon as its own place is held, and others of its gang may find none."""
+    return patch.object(job_steps, "waits_for", lambda *_: "")
+
+
 def statuses_of_jobs_are_not_carried_forward() -> AbstractContextManager[Any]:
     """A status that was just decided differs from the same one as it is read from the log, and none seems the newest."""
     return patch.object(job_progress, "json_value", msgspec.to_builtins)
@@ -44,5 +49,6 @@ MIGRATION_MUTATIONS = (
     pods_leave_before_their_place_is_held,
     places_are_held_on_any_node,
     limits_of_workloads_are_ignored,
+    members_leave_before_the_places_of_their_gang_are_held,
     statuses_of_jobs_are_not_carried_forward,
 )

@@ -1,5 +1,5 @@
-"""Invariants of moves: a pod leaves once a place is held for it elsewhere, few of a workload move at once, and no pod is
-moved twice for one cause.
+"""Invariants of moves: a pod leaves once a place is held for it elsewhere, a member of a gang that cannot be spared once
+one is held for each that leaves with it, few of a workload move at once, and no pod is moved twice for one cause.
 """
 
 from collections.abc import Callable
@@ -23,6 +23,7 @@ _ARBITRATED, _DECIDED, _ENDED, _OPENED = (
 class _Fields(msgspec.Struct):
     job: str = ""
     job_uid: str = ""
+    together: dict[str, str] = {}
     pod: str = ""
     pod_uid: str = ""
     node: str = ""
@@ -47,6 +48,7 @@ class MigrationInvariant:
         self._places: dict[str, dict[str, None]] = {}  # uid of a job -> nodes where a place was held for it
         self._owners: dict[str, str] = {}  # `namespace/name` of a pod -> uid of its controller
         self._running: dict[str, str] = {}  # uid of a job that passed and has not ended -> its pod
+        self._units: dict[str, tuple[str, ...]] = {}  # uid of a job that passed -> those of its gang with it, or itself
         self._victims: dict[str, _Victim] = {}  # uid -> in its newest case
         self._left: dict[str, dict[str, None]] = {}  # uid of a controller -> nodes that its victims have left
         self._decided: dict[str, None] = {}  # uids of pods that jobs evict
@@ -87,8 +89,11 @@ class MigrationInvariant:
     def _check_limit(self, at: str, fields: _Fields) -> None:
         owner = self._owners.get(fields.pod, "")  # a pod that is gone counts no more: its successor is unavailable
         self._running[fields.job_uid] = fields.pod
-        there = set(self._running.values()) & self._api.objects["pods"].keys()
-        together = sum(self._owners.get(each, "") == owner for each in there)
+        self._units[fields.job_uid] = tuple(sorted(fields.together.values())) or (fields.job_uid,)
+        pods = self._api.objects["pods"]
+        there = {pod: uid for uid, pod in self._running.items() if pod in pods and self._owners.get(pod, "") == owner}
+        # The members of a gang that leave as a unit count as one, and so do the jobs of one pod.
+        together = len({self._units[uid] for uid in there.values()})
         if owner and together > MOST_MIGRATING:
             self._report(f"{at} lets {together} pods of one workload move at once; {MOST_MIGRATING} may")
 
@@ -101,6 +106,9 @@ class MigrationInvariant:
             self._report(f"{at} evicts {fields.pod} from {fields.node!r}, and its place is on {fields.destination!r}")
         elif fields.destination not in self._places.get(fields.job_uid, {}):
             self._report(f"{at} evicts {fields.pod}, and no place was held for it on {fields.destination}")
+        for uid in self._units.get(fields.job_uid, ()):
+            if uid not in self._places:
+                self._report(f"{at} evicts {fields.pod}, and no place was held for job {uid} of its gang")
 
     def _check_case(self, at: str, fields: _Fields) -> None:
         for victim in fields.victims:

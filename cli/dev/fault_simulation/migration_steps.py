@@ -25,6 +25,15 @@ def _migrate_pod(world: World, step: Step) -> None:
         world.api.create(MIGRATION_JOBS, migrations.migration_job(step.target, pods[step.number % len(pods)]))
 
 
+def _migrate_gang(world: World, step: Step) -> None:
+    """Lets a client request that several bound members of the workload's gang be moved."""
+    pods = [pod for pod in world.api.objects["pods"].values() if pod["spec"].get("nodeName") and owner_of(pod)]
+    for number, pod in enumerate(pods[: step.number]):
+        name = f"{step.target}-{number}"
+        if MIGRATION_JOBS in world.api.objects and name not in world.api.objects[MIGRATION_JOBS]:
+            world.api.create(MIGRATION_JOBS, migrations.migration_job(name, pod))
+
+
 def _drain(world: World, step: Step) -> None:
     world.loop.spawn(world.operator.process, world.operator.drain("start", step.target))
 
@@ -57,6 +66,7 @@ def _delete_job(world: World, _step: Step) -> None:
 MIGRATION_STEPS: Mapping[str, Callable[[World, Step], None]] = {
     ADD: _add,
     "migrate-pod": _migrate_pod,
+    "migrate-gang": _migrate_gang,
     "drain-node": _drain,
     "cancel-drain": _cancel_drain,
     "uncordon": _uncordon,

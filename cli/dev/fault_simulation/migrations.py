@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from cli.dev.fault_simulation.cluster_objects import CONFIG_NAMESPACE, NAMESPACE, Body, pod
+from shared.domain.gang import POD_GROUP_LABEL
 from shared.kube.resource_names import MIGRATION_JOBS
 
 REPLICA_SETS = "replicasets.apps"
@@ -57,9 +58,15 @@ def replica_set(replicas: int) -> Body:
     }
 
 
-def replica(name: str, owner: Body, cores: int) -> Body:
-    """Returns a pod of the workload."""
+def replica(name: str, owner: Body, cores: int, *, of_gang: bool) -> Body:
+    """Returns a pod of the workload.
+
+    Args:
+        of_gang: it is a member of the gang that has the name of the workload.
+    """
     body = pod(name, "plain", cores)
+    if of_gang:
+        body["metadata"]["labels"][POD_GROUP_LABEL] = WORKLOAD
     reference = {
         "apiVersion": owner["apiVersion"],
         "kind": owner["kind"],

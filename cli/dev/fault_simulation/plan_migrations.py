@@ -1,8 +1,9 @@
 """Draws what moves pods: a workload on nodes that fill up, jobs of clients, drains, and faults of the descheduler."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from cli.dev.fault_simulation.migrations import WORKLOAD
 from cli.dev.fault_simulation.plan_step import Step, fault_time, faults_of, instant
 from cli.dev.fault_simulation.replica import DESCHEDULER
 
@@ -33,3 +34,13 @@ def migrations(draw: random.Random) -> Iterator[Step]:
         yield Step(round(draw.random() * 3, 3), "retain", DESCHEDULER, rate=round(1.5 + draw.random() * 4, 1))
     for _ in range(draw.choice((0, 0, 1, 1, 2))):
         yield draw.choice(faults_of(draw, DESCHEDULER, *fault_time(draw)))
+
+
+def gang_moves(draw: random.Random, steps: Iterable[Step]) -> Iterator[Step]:
+    """Draws for a part of the worlds with moves that the workload is a gang, and jobs for several members at once."""
+    added = next((step for step in steps if step.do == ADD), None)
+    if added is None or draw.random() >= 0.5:
+        return
+    yield Step(0.0, "create-gang", WORKLOAD, "Strict", added.number - draw.choice((0, 0, 1)))
+    for number in range(draw.choice((1, 1, 2))):
+        yield Step(instant(draw, 2.5), "migrate-gang", f"gang-{number}", number=draw.randint(1, 3))

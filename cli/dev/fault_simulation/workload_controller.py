@@ -7,6 +7,7 @@ from itertools import count
 from cli.dev.fault_simulation import migrations
 from cli.dev.fault_simulation.memory_api import ApiServer, Body
 from shared.kube.pod import ENDED_PHASES
+from shared.kube.resource_names import POD_GROUPS
 
 REPLACES_AFTER_S = 0.2
 
@@ -40,7 +41,9 @@ class WorkloadController:
         name = owner["metadata"]["name"]
         live = sum(owner_of(pod) == name and _counts(pod) for pod in self._api.objects["pods"].values())
         for _ in range(owner["spec"]["replicas"] - live):
-            self._api.create("pods", migrations.replica(f"{name}-{self._number()}", owner, cores=1))
+            of_gang = f"{owner['metadata']['namespace']}/{name}" in self._api.objects[POD_GROUPS]
+            pod = migrations.replica(f"{name}-{self._number()}", owner, cores=1, of_gang=of_gang)
+            self._api.create("pods", pod)
 
 
 def owner_of(pod: Body) -> str:

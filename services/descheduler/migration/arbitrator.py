@@ -131,7 +131,9 @@ def _units(facts: ClusterFacts, rules: MigrationArgs, jobs: Iterable[PodMigratio
             continue
         if gang := gang_without_spare(facts, pod):
             found.gang_of[job.uid] = gang
-            found.members.setdefault(gang, []).append((job, pod))
+            members = found.members.setdefault(gang, [])
+            if all(each.metadata.uid != pod.metadata.uid for _, each in members):  # a second job of a pod waits
+                members.append((job, pod))
     return found
 
 
@@ -149,7 +151,7 @@ def _evaluate_unit(
         if reason := chain.never(pod):
             return for_all(Result.FAILED, f"{moves_as_unit(gang)}: {pod.metadata.key} stays: {reason}")
     for _, pod in members:
-        if reason := chain.limits.others_of_gang(pod) or chain.not_now(pod):
+        if reason := chain.limits.moves_in_gang(pod) or chain.not_now(pod):
             return for_all(Result.WAITING, f"{moves_as_unit(gang)}: {pod.metadata.key} waits: {reason}")
     if any(pod.metadata.uid in gangs.in_creation for pod in chain.facts.pods.of_gang(gang)):
         return for_all(Result.WAITING, f"{moves_as_unit(gang)}: the job of another member is being made")

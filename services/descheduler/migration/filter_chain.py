@@ -63,7 +63,7 @@ class FilterChain(NamedTuple):
         if found := self.not_now(pod):
             return found
         if not self._is_direct(mode) and gang_without_spare(self.facts, pod):
-            return self.limits.others_of_gang(pod)
+            return self.limits.moves_in_gang(pod)
         return self.limits.per_gang(pod)
 
     def not_now(self, pod: Pod) -> Reason:

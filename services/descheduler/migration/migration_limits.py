@@ -116,12 +116,12 @@ class MigrationLimits:
         moving = {each.metadata.uid for job in self._others(pod) for each in self._facts.pods_of_job(job)}
         return breaks_gang(self._facts, pod, moving)
 
-    def others_of_gang(self, pod: Pod) -> Reason:
-        """Returns which other member of a pod's gang moves: a unit begins once none does."""
+    def moves_in_gang(self, pod: Pod) -> Reason:
+        """Returns which member of a pod's gang moves already, the pod itself included: a unit begins once none does."""
         gang = gang_of(pod.metadata)
-        for job in self._others(pod):
-            for each in self._facts.pods_of_job(job):
-                if gang_of(each.metadata) == gang and each.metadata.uid != pod.metadata.uid:
+        for job in self._facts.jobs.values():
+            for each in self._facts.pods_of_job(job) if self._counts(job) else ():
+                if gang_of(each.metadata) == gang:
                     return f"PodMigrationJob {job.name} moves {each.metadata.key} of its gang {gang}"
         return ""
 
