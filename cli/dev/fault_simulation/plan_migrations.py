@@ -43,4 +43,7 @@ def gang_moves(draw: random.Random, steps: Iterable[Step]) -> Iterator[Step]:
         return
     yield Step(0.0, "create-gang", WORKLOAD, "Strict", added.number - draw.choice((0, 0, 1)))
     for number in range(draw.choice((1, 1, 2))):
-        yield Step(instant(draw, 2.5), "migrate-gang", f"gang-{number}", number=draw.randint(1, 3))
+        at_s = instant(draw, 2.5)
+        yield Step(at_s, "migrate-gang", f"gang-{number}", number=draw.randint(1, 3))
+        if draw.random() < 0.5:  # while places are looked for, or are held
+            yield Step(round(at_s + 0.8 + draw.random() * 2, 3), "delete-place")

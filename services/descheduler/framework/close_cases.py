@@ -67,6 +67,12 @@ def left_node(victim: Victim, *, is_direct: bool) -> VictimOutcome:
     return VictimOutcome(victim.pod, MOVED)
 
 
+def _was_evicted(state: DeschedulerState, victim: Victim) -> bool:
+    """Reports whether a job evicted a victim, whatever became of the job afterwards."""
+    found = state.migration.eviction(victim.pod_uid)
+    return found is not None and found.outcome is not None and found.outcome.done
+
+
 def _outcome(state: DeschedulerState, opened: OpenedCase, victim: Victim, now_ns: int) -> VictimOutcome | None:
     """Returns how the move of a victim ended; None while it has not."""
     if victim.pod not in opened.started:
@@ -83,4 +89,6 @@ def _outcome(state: DeschedulerState, opened: OpenedCase, victim: Victim, now_ns
         return None
     if ENDED[job.phase] == MOVED:
         return left_node(victim, is_direct=job.is_direct)
+    if is_gone and _was_evicted(state, victim):
+        return VictimOutcome(victim.pod, EVICTED, job.message or job.phase)
     return VictimOutcome(victim.pod, STAYED, job.message or job.phase)

@@ -13,6 +13,7 @@ from services.scheduler.cache.cluster_cache import ClusterCache
 from services.scheduler.cache.disruption_budgets import Victim
 from services.scheduler.framework.nominations_and_victims_of_cycle import CyclePreemptions, victim_of
 from services.scheduler.framework.victim_selection import by_importance
+from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.scheduler_state import SchedulerState
 
 
@@ -77,7 +78,7 @@ class GangVictims:
             left = [uid for uid in running if uid not in chosen]
             if settings is not None and len(left) < min(len(running), settings.minimum):
                 groups = self._gangs.group_of(gang)
-                found |= dict.fromkeys(uid for other in groups for uid in self._running(other) if uid not in chosen)
+                found |= dict.fromkeys(uid for other in groups for uid in self._to_evict(other) if uid not in chosen)
         return by_importance(victim_of(self._pods[uid]) for uid in found)
 
     def _beyond_minimum(self, gang: str, potential: Collection[Victim]) -> list[Lot]:
@@ -94,7 +95,7 @@ class GangVictims:
             return None
         here = by_importance(victim for other in groups for victim in potential.get(other, ()))
         uids = {victim.uid for victim in here}
-        others = [victim_of(self._pods[uid]) for other in groups for uid in self._running(other) if uid not in uids]
+        others = [victim_of(self._pods[uid]) for other in groups for uid in self._to_evict(other) if uid not in uids]
         if any(victim.priority >= priority for victim in others):
             return None
         return Lot(tuple(here), tuple(by_importance(others)))
@@ -103,8 +104,18 @@ class GangVictims:
         """Yields the uids of the members of a gang that count on a node, and are not about to leave it."""
         return (uid for uid in running_members(self._view, gang) if not self._preemptions.is_evicted(uid))
 
+    def _to_evict(self, gang: str) -> Iterator[str]:
+        return (uid for uid in self._running(gang) if not holds_a_place(self._pods[uid]))
+
     def _group_key(self, gang: str) -> str:
         return ",".join(self._gangs.group_of(gang))
+
+
+def holds_a_place(member: PodRecord) -> bool:
+    """Reports whether a member stands for a Reservation, which holds the place of one that moves: it counts like the
+    others, and is no pod that could be evicted.
+    """
+    return member.pod_class is not None and member.pod_class.reserves
 
 
 def running_members(view: SchedulerState, gang: str) -> Iterator[str]:

@@ -11,7 +11,7 @@ gangs already (`framework/gang_members_as_victims.py`).
 from collections.abc import Iterable, Iterator
 
 from services.scheduler.cycle.cycle_inputs import CycleInputs
-from services.scheduler.framework.gang_members_as_victims import running_members
+from services.scheduler.framework.gang_members_as_victims import holds_a_place, running_members
 from services.scheduler.state.gang_records import GangLoss
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from shared.events import Cause, Draft
@@ -70,5 +70,5 @@ def _to_evict(cache: CycleInputs, gang: str, loss: GangLoss) -> Iterator[PodReco
     for uid in running_members(cache.view, gang):
         pod = cache.view.pods[uid]
         is_ours = pod.pod_class is not None and pod.pod_class.scheduler in cache.groupings
-        if is_ours and pod.since < loss.seq and pod.eviction_refused_at < loss.seq:
+        if is_ours and not holds_a_place(pod) and pod.since < loss.seq and pod.eviction_refused_at < loss.seq:
             yield pod

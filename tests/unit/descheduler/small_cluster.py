@@ -13,7 +13,7 @@ from services.scheduler.extender_server.destinations_of_moves import destination
 from services.scheduler.in_memory_scheduler import InMemoryScheduler
 from shared.domain.move_destinations import DestinationsResponse
 from shared.domain.offered_config import OfferedConfig
-from shared.events import Draft, Event, RecordedEvent
+from shared.events import Cause, Draft, Event, RecordedEvent
 from shared.events.cluster import NodeObserved, ObjectObserved, PodDeleted, PodObserved
 from shared.events.descheduling import EvictionCaseClosed, EvictionCaseOpened, EvictionStepDecided
 from shared.events.metrics import ClassReported, NodeReported, PodReported, Usage
@@ -221,9 +221,13 @@ class SmallCluster:
         self._append("cluster", event)
         self.scheduler.observe((event,), self.now_ns)
 
-    def _append(self, context: str, event: Event) -> None:
+    def observe_outcome(self, event: Event) -> None:
+        """Appends the outcome of the newest intent to `cluster`."""
+        self._append("cluster", event, Cause("descheduling", self._seqs["descheduling"]))
+
+    def _append(self, context: str, event: Event, cause: Cause | None = None) -> None:
         seq = self._seqs[context] = self._seqs.get(context, 0) + 1
-        record = RecordedEvent(context, seq, event, self.now_ns)
+        record = RecordedEvent(context, seq, event, self.now_ns, cause)
         self.state.apply(record)
         self.record(record)
 

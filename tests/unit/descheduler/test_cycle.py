@@ -11,7 +11,11 @@ from services.descheduler.settings import DecisionSettings
 from services.descheduler.state.descheduler_state import DeschedulerState
 from shared.domain.move_destinations import DestinationsResponse
 from shared.domain.offered_config import OfferedConfig
+from shared.events import Draft
+from shared.events.cluster import PodEvicted
 from shared.events.descheduling import DeschedulingCycled, EvictionCaseOpened
+from shared.events.intents import EvictionRequested
+from shared.events.migration import MigrationEvictionDecided
 from tests.unit.descheduler.small_cluster import APART, CONFIG, WEB, SmallCluster
 
 GANG = {"gang.scheduling.koordinator.sh/name": "train", "gang.scheduling.koordinator.sh/min-available": "2"}
@@ -351,6 +355,33 @@ def test_a_closed_case_has_the_benefit_that_was_measured_afterwards() -> None:
     (closed,) = cluster.close()
     assert closed.outcome == "moved"
     assert [(each.before, each.expected, each.after) for each in closed.measured] == [(9_000, 6_000, 6_100)]
+
+
+def test_a_victim_whose_job_failed_after_its_eviction_has_left_its_node() -> None:
+    cluster = hot_cluster()
+    case = cluster.cycle()
+    assert case is not None
+    (victim,) = case.victims
+    decided = MigrationEvictionDecided(
+        job=victim.job,
+        job_uid=victim.job,
+        pod=victim.pod,
+        pod_uid=victim.pod_uid,
+        node=victim.node,
+        destination=victim.destination,
+        controller=victim.owner,
+        method="Eviction",
+        reason="",
+    )
+    cluster.append(Draft(decided), Draft(EvictionRequested(pod_uid=victim.pod_uid, pod=victim.pod, reason="")))
+    cluster.observe_outcome(PodEvicted(pod=victim.pod, pod_uid=victim.pod_uid))
+    cluster.delete(victim.pod.removeprefix("default/"))
+    cluster.job(victim.job, "Failed")
+    cluster.wait(30)
+    cluster.report("hot", {"web-0": 3_100, "web-1": 3_000})
+    (closed,) = cluster.close()
+    assert [(each.outcome, each.why) for each in closed.victims] == [("evicted", "Failed")]
+    assert cluster.state.cases.left[victim.pod_uid], "no pod of its workload is to return to the node"
 
 
 def test_the_state_is_the_same_after_its_snapshot() -> None:

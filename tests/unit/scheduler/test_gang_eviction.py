@@ -14,7 +14,7 @@ from shared.events.intents import EvictionRequested
 from shared.events.scheduling import GangEvictionDecided
 from shared.kube.instants import SECOND
 from shared.kube.pod import Pod
-from shared.kube.resource_names import POD_GROUPS
+from shared.kube.resource_names import POD_GROUPS, RESERVATIONS
 from shared.runtime.intent_rights import refusal
 from tests.support.scheduling_world import World, node, pod
 from tests.unit.scheduler.interleavings import assert_one_state
@@ -208,3 +208,29 @@ def test_a_snapshot_keeps_the_loss_and_one_of_before_has_none() -> None:
     old = msgspec.msgpack.encode([{"u": ["Running", True, "owner", 3]}, None, None, False, True, 5])
     record = msgspec.msgpack.decode(old, type=GangRecord)
     assert record == GangRecord(members={"u": Member("Running", True, "owner", 3)}, was_bound=True, changed_seq=5)
+
+
+def held_place(world: World, name: str) -> None:
+    """A Reservation is available that was made from a member, as the descheduler makes them."""
+    container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
+    template = {
+        "metadata": {"namespace": "d", "labels": {gang.POD_GROUP_LABEL: "job"}},
+        "spec": {"schedulerName": "koord-scheduler", "containers": [container]},
+    }
+    body = {
+        "metadata": {"name": name, "uid": name},
+        "spec": {"allocateOnce": True, "ttl": "0s", "owners": [{"labelSelector": {}}], "template": template},
+        "status": {"phase": "Available", "nodeName": "a"},
+    }
+    world.observe(ObjectObserved(resource=RESERVATIONS, name=name, uid=name, object=body))
+
+
+def test_a_member_whose_place_is_held_elsewhere_may_leave_a_gang_at_its_minimum() -> None:
+    world = running(4)
+    for name in ("place-1", "place-2"):
+        held_place(world, name)
+    for uid in ("p1", "p2"):
+        lose(world, uid, Cause("descheduling", 1))
+    assert decided(world) == []
+    lose(world, "p3", Cause("descheduling", 1))
+    assert evicted(world) == ["p0"]
