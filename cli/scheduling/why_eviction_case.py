@@ -25,6 +25,7 @@ class ExplainedVictim(msgspec.Struct, frozen=True):
         state: of its move: `moved`, `evicted`, `stayed`, or the phase of its job.
         why: what holds it up, why it stayed, or what is known of a successor that was not awaited; empty for neither.
         ended: it never runs again, and is removed.
+        gang: whose victims leave all together, or stay all; empty for none.
     """
 
     pod: str
@@ -35,6 +36,7 @@ class ExplainedVictim(msgspec.Struct, frozen=True):
     state: str
     why: str
     ended: bool = False
+    gang: str = ""
 
 
 class ExplainedCase(msgspec.Struct, frozen=True):
@@ -113,10 +115,10 @@ def case_lines(found: ExplainedCase) -> Iterator[str]:
         state = f"{each.state}: {each.why}" if each.why else each.state
         if each.ended:
             yield f"  victim    {each.pod}, which has ended, is removed from {each.node} ({state})"
-        elif each.state == EVICTED:
-            yield f"  victim    {each.pod} leaves {each.node} ({state})"
-        else:
-            yield f"  victim    {each.pod} leaves {each.node} for {each.destination or 'no known node'} ({state})"
+            continue
+        to = "" if each.state == EVICTED else f" for {each.destination or 'no known node'}"
+        unit = f" with its gang {each.gang}" if each.gang else ""
+        yield f"  victim    {each.pod} leaves {each.node}{to}{unit} ({state})"
     for line in found.gain:
         yield f"  gain      {line}"
     for name, left in found.budget.items():
@@ -153,6 +155,7 @@ async def _victim(log: LogReader, victim: Victim, closed: EvictionCaseClosed | N
         state,
         why,
         victim.ended,
+        victim.gang,
     )
 
 

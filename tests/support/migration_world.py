@@ -91,7 +91,7 @@ class World:
         return [draft.event for draft in drafts]
 
     def _drafts(self) -> list[Draft]:
-        """What is due, with the scheduler's answer where there is a question."""
+        """Decides, with the scheduler's answer where there is a question."""
         moves = [] if self.fault else unit_moves(self.state, self.args, self.now_ns)
         nodes = {each.pod_uid: "n9" for each in moves if each.pod_uid not in self.refused}
         found = DestinationsResponse(nodes=nodes, refused=self.refused, fault=self.fault)

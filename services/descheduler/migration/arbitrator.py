@@ -44,18 +44,18 @@ class Evaluated(NamedTuple):
     Attributes:
         reason: why its pod may not be moved, as a phrase; empty for one that passed.
         unit: of a job that passed with others of its gang.
-        asks: it passes once the scheduler has found a destination for it, together with the others of its gang.
+        needs_node: it passes once the scheduler has found a destination for it, together with the others of its gang.
     """
 
     job: PodMigrationJob
     result: Result
     reason: str = ""
     unit: GangUnit | None = None
-    asks: bool = False
+    needs_node: bool = False
 
 
 class Gangs(NamedTuple):
-    """What units of gangs need besides the facts.
+    """The inputs of units of gangs besides the facts.
 
     Attributes:
         in_creation: uids of pods whose jobs were decided, and are not there yet.
@@ -144,8 +144,8 @@ def _evaluate_unit(
     the pods is worth anything without the others.
     """
 
-    def for_all(result: Result, reason: str, *, asks: bool = False) -> list[Evaluated]:
-        return [Evaluated(job, result, reason, asks=asks) for job, _ in members]
+    def for_all(result: Result, reason: str, *, needs_node: bool = False) -> list[Evaluated]:
+        return [Evaluated(job, result, reason, needs_node=needs_node) for job, _ in members]
 
     for _, pod in members:
         if reason := chain.never(pod):
@@ -166,7 +166,7 @@ def _evaluate_unit(
         if no_place := refused.get(pod.metadata.uid):
             return for_all(Result.FAILED, f"{moves_as_unit(gang)}: no place for {pod.metadata.key}: {no_place}")
     if any(pod.metadata.uid not in nodes for _, pod in members):
-        return for_all(Result.WAITING, f"{moves_as_unit(gang)}: the scheduler has not answered", asks=True)
+        return for_all(Result.WAITING, f"{moves_as_unit(gang)}: the scheduler has not answered", needs_node=True)
     return [Evaluated(job, Result.PASSED, unit=GangUnit(gang, jobs, nodes[pod.metadata.uid])) for job, pod in members]
 
 

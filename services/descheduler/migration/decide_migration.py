@@ -65,8 +65,8 @@ def unit_moves(inputs: Inputs, args: MigrationArgs, now_ns: int) -> tuple[Move, 
     if not any(gang_of(pod.metadata) for job in waiting for pod in facts.pods_of_job(job)):
         return ()
     results = arbitrate(facts, args, waiting, state.passed, Gangs(inputs.pods_of_jobs_in_creation()))
-    asking = [facts.pod(each.job.spec.pod_ref.key) for each in results if each.asks]
-    return tuple(Move(pod.metadata.uid) for pod in asking[:MOST_MOVES] if pod is not None)
+    pods = [facts.pod(each.job.spec.pod_ref.key) for each in results if each.needs_node]
+    return tuple(Move(pod.metadata.uid) for pod in pods[:MOST_MOVES] if pod is not None)
 
 
 class _Due(NamedTuple):

@@ -1,8 +1,8 @@
 """No eviction leaves a gang below its minimum, but where all its members that must move have places that are held: a
 gang moves as a unit or not at all, but for members to spare.
 
-The mode of the gang does not count: the scheduler ends every gang that an eviction leaves with fewer than its minimum. A
-place that is held counts there like a member.
+The mode of the gang does not count: the scheduler ends every gang that an eviction leaves with fewer than its minimum.
+A place that is held counts there like a member.
 
 This is a rule of this system; upstream has none. A pod that may be evicted at any time by its annotation is no
 exception: the others of its gang did not ask for it. Source of gangs: spec/scheduler-workloads.md 2.1.

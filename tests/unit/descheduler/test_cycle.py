@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from cli.scheduling.why_eviction_case import ExplainedVictim, case_lines, explained
 from services.descheduler.configuration.config_reload import config_drafts
 from services.descheduler.framework.cycle import decide_cycle, plan_cycle
 from services.descheduler.plugins.registry import REGISTRY
@@ -11,7 +12,7 @@ from services.descheduler.settings import DecisionSettings
 from services.descheduler.state.descheduler_state import DeschedulerState
 from shared.domain.move_destinations import DestinationsResponse
 from shared.domain.offered_config import OfferedConfig
-from shared.events import Draft
+from shared.events import Draft, RecordedEvent
 from shared.events.cluster import PodEvicted
 from shared.events.descheduling import DeschedulingCycled, EvictionCaseOpened
 from shared.events.intents import EvictionRequested
@@ -273,6 +274,10 @@ def test_the_members_of_a_gang_that_a_plugin_chose_leave_in_one_step() -> None:
     ]  # fmt: skip
     (step,) = cluster.state.cases.open[0].steps
     assert step.pods == ("default/a", "default/b")
+    a, _ = case.victims
+    victim = ExplainedVictim(a.pod, a.node, a.destination, a.reason, a.job, "Running", "", gang=a.gang)
+    lines = list(case_lines(explained(RecordedEvent("descheduling", 1, case, cluster.now_ns), None, [victim])))
+    assert "  victim    default/a leaves hot for cold with its gang default/train (Running)" in lines
 
 
 def test_a_gang_of_which_one_member_finds_no_destination_stays_as_a_whole() -> None:

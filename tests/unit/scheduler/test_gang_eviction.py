@@ -225,7 +225,7 @@ def held_place(world: World, name: str) -> None:
     world.observe(ObjectObserved(resource=RESERVATIONS, name=name, uid=name, object=body))
 
 
-def test_a_member_whose_place_is_held_elsewhere_may_leave_a_gang_at_its_minimum() -> None:
+def test_a_member_whose_place_is_held_may_leave_a_gang_at_its_minimum() -> None:
     world = running(4)
     for name in ("place-1", "place-2"):
         held_place(world, name)

@@ -190,7 +190,7 @@ def test_a_drain_moves_the_members_of_its_node_together() -> None:
     assert sorted(round_of(world)) == ["default/web-0", "default/web-1", "default/web-2"]
 
 
-def test_a_drain_leaves_a_gang_of_which_one_member_finds_no_place_and_says_which() -> None:
+def test_a_drain_leaves_a_gang_of_which_one_member_finds_no_place_and_names_it() -> None:
     world = gang_world()
     world.refused = {"uid-web-2": "no other node admits the pod"}
     (ended,) = drained(world)
