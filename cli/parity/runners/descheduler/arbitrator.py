@@ -165,7 +165,7 @@ class Rounds:
         waiting = [deleted.get(name) or self._facts.jobs[name] for name in self._waiting]
         evaluated = arbitrate(self._facts, self._rules, waiting, self._passed)
         results: dict[str, Json] = {}
-        for job, result, _ in evaluated:
+        for job, result, *_ in evaluated:
             if job.name in deleted and result is Result.PASSED:
                 results[job.name] = {"result": "waiting"}  # there is nothing to annotate
                 continue
