@@ -16,7 +16,13 @@ from services.scheduler.state.fold_scheduling import SchedulingFold
 
 
 def volumes_are_chosen_for_two_claims() -> AbstractContextManager[Any]:
-    return patch.object(find_volumes, "_still_waits", lambda _: False)
+    return patch.object(find_volumes, "_needs", lambda *_: False)
+
+
+def volumes_of_bound_claims_are_free() -> AbstractContextManager[Any]:
+    """The choice of a volume ends with the binding of its claim, which may be observed before the volume."""
+    needs = find_volumes._needs
+    return patch.object(find_volumes, "_needs", lambda claim, _: needs(claim, ""))
 
 
 @contextmanager
@@ -81,6 +87,7 @@ def reservations_are_kept_as_they_are_alone() -> AbstractContextManager[Any]:
 HELD_BY_PLACEMENTS_MUTATIONS = (
     reservations_are_kept_as_they_are_alone,
     volumes_are_chosen_for_two_claims,
+    volumes_of_bound_claims_are_free,
     claims_have_two_volumes,
     pods_are_bound_before_their_volumes,
     volumes_are_given_to_their_claims_for_ever,

@@ -74,6 +74,7 @@ seeds draw makes these obsolete; the test then searches.
 DIRECTED = {
     "inventories_that_wait_are_accepted": "an_inventory_that_waits_is_lost_in_a_crash",
     "volumes_are_chosen_for_two_claims": "three_claims_want_two_volumes",
+    "volumes_of_bound_claims_are_free": "a_claim_is_bound_before_its_volume_is_observed",
     "pods_are_taken_over_twice": "two_reservations_want_one_pod",
     "reservations_are_kept_as_they_are_alone": "a_reservation_keeps_its_cpus_after_retention",
     "pods_of_a_reservation_that_is_gone_are_not_taken_over": "a_reservation_is_gone_before_its_pods_are_folded",

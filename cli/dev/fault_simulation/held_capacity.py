@@ -2,6 +2,7 @@
 API server.
 """
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -85,6 +86,7 @@ class HeldCapacity:
         self._check_node = check_node
         self._report = report
         self._nodes: dict[str, str] = {}  # uid -> node, by the log
+        self._since_s: dict[str, float] = {}  # uid -> when its newest hold was committed; seconds of the world
         self._shares: dict[str, Shares] = {}  # uid -> what its newest placement gave it, by the log
         self._taken: dict[str, str] = {}  # uid of a running pod -> uid of the Reservation that took it over
 
@@ -97,6 +99,7 @@ class HeldCapacity:
             fields = msgspec.json.decode(row.data, type=_Fields)
             if row.type == _RESERVED:
                 self._nodes[fields.holder_uid] = fields.node
+                self._since_s[fields.holder_uid] = asyncio.get_running_loop().time()
                 self._shares[fields.holder_uid] = shares_in(fields.annotations)
                 self._take_over(fields.holder_uid, fields.annotations)
                 nodes[fields.node] = None
@@ -131,6 +134,10 @@ class HeldCapacity:
         """Returns the pods without a node for which one is held."""
         pods = (pod for pod in self._live_pods() if not pod["spec"].get("nodeName"))
         return [pod for pod in pods if self._nodes.get(pod["metadata"]["uid"])]
+
+    def since_s(self, pod: Body) -> float:
+        """Returns when the node was placed that is held for a pod; seconds of the world."""
+        return self._since_s[pod["metadata"]["uid"]]
 
     def _all(self) -> Iterator[Held]:
         pods = self._live_pods()

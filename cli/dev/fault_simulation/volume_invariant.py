@@ -27,6 +27,7 @@ class _Fields(msgspec.Struct):
     patch: dict[str, Any] = {}
     uid: str = ""
     pod_uid: str = ""
+    seen: dict[str, int] | None = None
 
 
 class VolumeInvariant:
@@ -36,8 +37,8 @@ class VolumeInvariant:
         self._api = api
         self._report = report
         self._chosen: dict[str, Body] = {}  # volume -> claimRef of its newest choice in the log
-        self._observed: dict[str, str] = {}  # claim -> uid, by the log
-        self._placed: dict[str, dict[str, str]] = {}  # uid of a pod -> its claims, when it was placed
+        self._observed: dict[str, list[tuple[int, str]]] = {}  # claim -> seq of `cluster`, uid
+        self._placed: dict[str, dict[str, str]] = {}  # uid of a pod -> its claims, as its cycle had read them
         self._times: Counter[tuple[str, str]] = Counter()  # volume, uid of a claim -> writes beyond the choices
 
     def appended(self, context: str, rows: list[Row]) -> None:
@@ -46,12 +47,14 @@ class VolumeInvariant:
             self._observe(rows)
         if context != "scheduling":
             return
+        read = 0
         for row in rows:
+            desired = msgspec.json.decode(row.data, type=_Fields)
+            read = (desired.seen or {}).get("cluster", read)
             if row.type == _PLACED:
-                self._note_claims(msgspec.json.decode(row.data, type=_Fields).pod_uid)
+                self._note_claims(desired.pod_uid, read)
             if row.type != _DESIRED:
                 continue
-            desired = msgspec.json.decode(row.data, type=_Fields)
             claimed = desired.patch.get("spec", {}).get("claimRef") if desired.resource == VOLUMES else None
             if not claimed:
                 continue
@@ -62,7 +65,7 @@ class VolumeInvariant:
                         f"{context}/{row.seq} chooses volume {desired.name} for {claimed['name']}, beside {name}"
                     )
             before = self._chosen.get(desired.name)
-            if before is not None and before["uid"] != claimed["uid"] and self._waits(before):
+            if before is not None and before["uid"] != claimed["uid"] and self._needs(before, desired.name):
                 self._report(
                     f"{context}/{row.seq} chooses volume {desired.name} for {claimed['name']}, and it was chosen for "
                     f"{before['name']}, which has no other"
@@ -74,13 +77,16 @@ class VolumeInvariant:
             if row.type == _OBJECT:
                 fields = msgspec.json.decode(row.data, type=_Fields)
                 if fields.resource == CLAIMS:
-                    self._observed[fields.name] = fields.uid
+                    self._observed.setdefault(fields.name, []).append((row.seq, fields.uid))
 
-    def _note_claims(self, uid: str) -> None:
+    def _note_claims(self, uid: str, read: int) -> None:
         pods = self._api.objects["pods"].values()
         pod = next((each for each in pods if each["metadata"]["uid"] == uid), None)
         if pod is not None:
-            self._placed[uid] = {key: self._observed.get(key, "") for key in claims_of(pod)}
+            self._placed[uid] = {
+                key: next((found for seq, found in reversed(self._observed.get(key, ())) if seq <= read), "")
+                for key in claims_of(pod)
+            }
 
     def changed(self, name: str, before: Body | None, after: Body | None) -> None:
         """Checks that a volume is not taken from its claim, nor given to one again and again that it was freed from."""
@@ -115,6 +121,9 @@ class VolumeInvariant:
         volume = self._api.objects[VOLUMES].get(name)
         return volume is not None and volume["spec"].get("claimRef", claimed)["uid"] == claimed["uid"]
 
-    def _waits(self, claimed: Body) -> bool:
+    def _needs(self, claimed: Body, volume: str) -> bool:
+        """Reports whether a claim is there that has the volume, or none."""
         claim = self._api.objects[CLAIMS].get(f"{claimed['namespace']}/{claimed['name']}")
-        return claim is not None and claim["metadata"]["uid"] == claimed["uid"] and not claim["spec"].get("volumeName")
+        if claim is None or claim["metadata"]["uid"] != claimed["uid"]:
+            return False
+        return claim["spec"].get("volumeName") in (None, "", volume)

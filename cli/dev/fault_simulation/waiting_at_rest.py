@@ -8,6 +8,7 @@ from cli.dev.fault_simulation.cluster_objects import Body
 from cli.dev.fault_simulation.gang_invariant import gang_of
 from cli.dev.fault_simulation.gangs_and_reservations import MEMBERS, OWNER, OWNER_LABEL
 from cli.dev.fault_simulation.held_capacity import KINDS, requested
+from cli.dev.fault_simulation.plan import SETTLES_S
 from cli.dev.fault_simulation.volumes import LOCAL, USES_VOLUME, claims_of, node_of
 from cli.dev.fault_simulation.workload_controller import owner_of
 from cli.dev.fault_simulation.world import World
@@ -37,7 +38,8 @@ class Wait(NamedTuple):
     """A pod, gang or Reservation that waits without need.
 
     Attributes:
-        retry_ns: the end of its backoff: whatever had its room when it was refused may have given it up since.
+        retry_ns: the end of its backoff: whatever had its room when it was refused may have given it up since. For pods
+            with a held node: the time by which they are bound.
     """
 
     text: str
@@ -75,7 +77,8 @@ def _waiting_members(world: World, gang: str, pods: list[Body], free: _Free) -> 
     with_a_node = [pod for pod in pods if pod["metadata"]["uid"] in holding]
     minimum = 0 if world.invariants.is_satisfied(gang) else pod_group["spec"]["minMember"]
     if with_a_node and len(with_a_node) >= minimum:
-        yield Wait(f"{len(with_a_node)} members of {gang} have nodes that are held for them, and are not bound", 0)
+        text = f"{len(with_a_node)} members of {gang} have nodes that are held for them, and are not bound"
+        yield Wait(text, _held_ns(world, with_a_node))
     needed = max(minimum - len(with_a_node), 1)
     members = [pod for pod in pods if pod not in with_a_node][:needed]
     if len(members) == needed and _has_quota(world, members) and (nodes := _nodes_for(members, free)):
@@ -96,7 +99,8 @@ def _waiting_with_volumes(world: World, pod: Body, free: _Free) -> Iterator[Wait
     elif claim["spec"]["storageClassName"] == LOCAL:
         return
     if pod in world.invariants.held.holding_pods():
-        yield Wait(f"{pod['metadata']['name']} has a node that is held for it, and its volume is not bound", 0)
+        text = f"{pod['metadata']['name']} has a node that is held for it, and its volume is not bound"
+        yield Wait(text, _held_ns(world, [pod]))
     elif nodes := _nodes_for([pod], free):
         yield Wait(f"{pod['metadata']['name']} waits, although {nodes[0]} has room for it", _retry_ns(world, [pod]))
 
@@ -104,14 +108,16 @@ def _waiting_with_volumes(world: World, pod: Body, free: _Free) -> Iterator[Wait
 def _reservations(world: World, free: _Free) -> Iterator[Wait]:
     """Yields a Reservation that waits although a node has room for it, and one that has not ended at its time.
 
-    One with CPUs, or that needs running pods, may wait for these; it never joins one of the other policy.
+    One with CPUs, or that needs running pods, may wait for these; it never joins one of the other policy. One without a
+    node does not expire (spec/scheduler-workloads.md 1.3).
     """
     now_ns = world.now_ns()
     for name, body in world.api.objects[resource_names.RESERVATIONS].items():
         status = body.get("status", {})
         if status.get("nodeName"):
             expires_ns = instant_ns(body["metadata"]["creationTimestamp"]) + duration_ns(body["spec"]["ttl"])
-            if status["phase"] not in ENDED_PHASES and now_ns > expires_ns + EXPIRES_WITHIN_NS:
+            due_ns = max(expires_ns, _scheduled_ns(status)) + EXPIRES_WITHIN_NS
+            if status["phase"] not in ENDED_PHASES and now_ns > due_ns:
                 yield Wait(
                     f"{name} is {status['phase']}, {(now_ns - expires_ns) / SECOND:.1f} s after it has expired", 0
                 )
@@ -121,12 +127,24 @@ def _reservations(world: World, free: _Free) -> Iterator[Wait]:
             yield Wait(f"{name} waits, although {nodes[0]} has room for it", _retry_ns(world, [body]))
 
 
+def _scheduled_ns(status: Body) -> int:
+    """Returns when the status of a Reservation got its node."""
+    scheduled = (each for each in status.get("conditions", ()) if each["type"] == "Scheduled")
+    return max((instant_ns(each["lastTransitionTime"]) for each in scheduled), default=0)
+
+
 def _without_restricted(world: World, free: _Free) -> _Free:
     return {
         node: amounts
         for node, amounts in free.items()
         if not any(held.is_restricted for held in world.invariants.held.on(node))
     }
+
+
+def _held_ns(world: World, pods: Iterable[Body]) -> int:
+    """Returns the time by which pods are bound for which nodes are held, counted from the newest hold."""
+    since_s = max(world.invariants.held.since_s(pod) for pod in pods)
+    return world.now_ns() + int((since_s + SETTLES_S - world.loop.time()) * SECOND)
 
 
 def _retry_ns(world: World, objects: Iterable[Body]) -> int:

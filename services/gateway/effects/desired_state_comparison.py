@@ -5,6 +5,7 @@ from typing import Any
 from services.gateway.kube_api.unused_field_removal import ObservedObject
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.kube.json_text import json_value
+from shared.kube.resource_names import VOLUMES
 
 
 def desired_patch(desired: FieldsDesired | ObjectDesired) -> dict[str, Any]:
@@ -28,6 +29,19 @@ def json_body(seen: ObservedObject) -> Any:
 def current_fields(desired: FieldsDesired | ObjectDesired, seen: ObservedObject) -> Any:
     """Returns the object's values of the fields that the desired state names."""
     return fields_named(desired_patch(desired), json_body(seen))
+
+
+def other_claim(desired: FieldsDesired, seen: ObservedObject) -> str:
+    """Returns `namespace/name` of the claim that a volume has, if a claim is desired and it has another; else empty.
+
+    A volume that an administrator reserved names its claim without a uid.
+    """
+    ours = (desired.patch.get("spec") or {}).get("claimRef") if desired.resource == VOLUMES else None
+    there = (json_body(seen).get("spec") or {}).get("claimRef")
+    if not ours or not there:
+        return ""
+    is_ours = all(there.get(name) in (None, "", ours.get(name)) for name in ("namespace", "name", "uid"))
+    return "" if is_ours else f"{there.get('namespace', '')}/{there.get('name', '')}"
 
 
 def matches(desired: FieldsDesired | ObjectDesired, seen: ObservedObject) -> bool:

@@ -21,10 +21,13 @@ from services.gateway.kube_api.resources import RESOURCES, Resource
 from services.gateway.kube_api.unused_field_removal import ObservedObject
 from shared.events import Event
 from shared.events.intents import FieldsDesired, ObjectDesired
+from shared.kube.resource_names import VOLUMES
 
 
 async def write_fields(api: KubeApi, intent: FieldsDesired, version: str) -> tuple[Event, ObservedObject | None]:
     """Writes the values of a field group of an existing object. Twice is harmless: a merge patch sets the same values.
+
+    A volume is read first, and is not given to another claim than the one that it has.
 
     Args:
         version: the object's newest known resourceVersion, on which the write is conditional; if empty it is read
@@ -41,7 +44,7 @@ async def write_fields(api: KubeApi, intent: FieldsDesired, version: str) -> tup
     if resource is None:
         return outcome_events.rejected(intent, f"{intent.resource} is no resource that the gateway writes"), None
     for _ in range(WRITES_ON_CONFLICT):
-        if not version:
+        if not version or intent.resource == VOLUMES:
             there = await api.find(resource, intent.name)
             if there is None:
                 return outcome_events.rejected(intent, f"{intent.resource} {intent.name} is gone"), None
@@ -49,6 +52,9 @@ async def write_fields(api: KubeApi, intent: FieldsDesired, version: str) -> tup
                 return outcome_events.superseded(intent), None
             if desired_state_comparison.matches(intent, there):
                 return outcome_events.applied(intent), there
+            if claim := desired_state_comparison.other_claim(intent, there):
+                reason = f"{intent.resource} {intent.name} has the claim {claim}"
+                return outcome_events.rejected(intent, reason), None
             version = there.version
         metadata = intent.patch.get("metadata", {}) | {"resourceVersion": version}
         if intent.uid:

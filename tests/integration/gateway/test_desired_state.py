@@ -106,6 +106,42 @@ async def test_after_a_conflict_the_object_is_read_and_written_again(
     assert (found["someone"], found["node.koordinator.sh/desired"]) == ("else", "high")
 
 
+@pytest.mark.parametrize("is_observed", [True, False], ids=["observed", "taken since"])
+async def test_a_volume_that_has_a_claim_is_not_given_to_another(
+    harness: EffectHarness, cluster: Cluster, *, is_observed: bool
+) -> None:
+    name, claim = "claimed-1", {"kind": "PersistentVolumeClaim", "namespace": "default"}
+    first, second = (claim | {"name": each, "uid": f"{each}-uid"} for each in ("first", "second"))
+    path = f"/api/v1/persistentvolumes/{name}"
+    spec = {
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "hostPath": {"path": "/nowhere"},
+    }
+    body = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec}
+    cluster.api.call("POST", "/api/v1/persistentvolumes", body)
+    if not is_observed:
+        await harness.observe("persistentvolumes", name)
+    cluster.api.call("PATCH", path, {"spec": {"claimRef": first}})
+    if is_observed:
+        await harness.observe("persistentvolumes", name)
+
+    def chosen_for(reference: dict[str, str]) -> FieldsDesired:
+        patch = {"spec": {"claimRef": reference}}
+        return FieldsDesired(resource="persistentvolumes", name=name, fields="volume-binding", patch=patch)
+
+    try:
+        (refused,) = await harness.carry_out(chosen_for(second))
+        assert isinstance(refused, DesiredStateRejected)
+        assert refused.reason == "persistentvolumes claimed-1 has the claim default/first"
+        assert cluster.api.call("GET", path)["spec"]["claimRef"]["name"] == "first"
+        (applied,) = await harness.carry_out(chosen_for(first))
+        assert isinstance(applied, DesiredStateApplied)
+    finally:
+        cluster.api.call("PATCH", path, {"metadata": {"finalizers": None}})
+        cluster.api.call("DELETE", path)
+
+
 async def test_a_desired_state_of_a_deleted_object_is_rejected(
     harness: EffectHarness, node: str, cluster: Cluster
 ) -> None:

@@ -331,6 +331,22 @@ def test_a_free_volume_is_chosen_smallest_first_and_for_one_claim_only() -> None
     assert {uid: each.claim for uid, each in restored.chosen.items()} == {"uid-small": "d/c0", "uid-large": "d/c1"}
 
 
+def test_a_volume_is_not_chosen_for_another_claim_when_its_claim_is_observed_as_bound_before_it_is() -> None:
+    """The watch of volumes may lag behind that of claims."""
+    world = world_of("a")
+    storage_class(world, "local", "kubernetes.io/no-provisioner")
+    volume(world, "only", "a", capacity={"storage": "2Gi"})
+    claim(world, "c0", class_="local")
+    add(world, with_claims(pod("p0"), "c0"))
+    assert written(world.cycle()).keys() == {"only"}
+    claim(world, "c0", "only", class_="local", phase="Bound")
+    claim(world, "c1", class_="local")
+    add(world, with_claims(pod("p1"), "c1"))
+    records = world.cycle()
+    assert written(records) == {}
+    assert [each.code for each in unschedulable(records).values()] == ["NoVolumeToBind"]
+
+
 def test_two_pods_of_one_claim_take_one_volume() -> None:
     world = world_of("a", "b")
     storage_class(world, "local", "kubernetes.io/no-provisioner")

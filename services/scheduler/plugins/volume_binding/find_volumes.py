@@ -65,7 +65,7 @@ def free_volumes(claim: Claim, storage: VolumeCatalog, taken: Mapping[str, str])
             continue
         holder = taken.get(name) or storage.chosen_for(volume) or claim.metadata.key
         if (
-            holder != claim.metadata.key and _still_waits(storage.claims.get(holder))
+            holder != claim.metadata.key and _needs(storage.claims.get(holder), name)
         ) or volume.metadata.deletion_timestamp is not None:
             continue
         capacity = _bytes((spec.capacity or {}).get("storage"))
@@ -82,9 +82,11 @@ def free_volumes(claim: Claim, storage: VolumeCatalog, taken: Mapping[str, str])
     return [volume for is_free, *_, volume in found if is_free == found[0][0]]
 
 
-def _still_waits(claim: Claim | None) -> bool:
-    """Returns True for a claim for which a volume was chosen, and that has no other volume by now."""
-    return claim is not None and not claim.spec.volume_name
+def _needs(claim: Claim | None, volume: str) -> bool:
+    """Returns True for a claim for which a volume was chosen, and that has no other volume by now. It may have this one
+    before the volume is observed with its claim.
+    """
+    return claim is not None and claim.spec.volume_name in ("", volume)
 
 
 def can_provision(claim: Claim, storage: VolumeCatalog, table: NodeTable) -> tuple[Bools, Bools]:
