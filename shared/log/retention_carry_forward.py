@@ -141,13 +141,16 @@ class Newest:
     def candidates(self) -> Mapping[Hashable, Candidate]:
         """Returns those whose subject has not ended, and the last event that has positions.
 
-        What replaced or ended an earlier copy that stays is carried forward in any case: that copy may be of a basis,
-        which had ended when it was made, and would hold again.
+        What replaced or ended an earlier copy that stays, or the last event that has positions, is carried forward in
+        any case: such an event may have been replaced or ended, and would hold again.
         """
         ends, basis = self._rule.ends, self._basis
+        staying = dict(self._earlier)
+        if basis is not None:
+            staying[self._rule.subject(basis.record)] = basis.record.seq
         found: dict[Hashable, Candidate] = {}
         for subject, one in self._newest.items():
-            if self._earlier.get(subject, one.record.seq) < one.record.seq:
+            if staying.get(subject, one.record.seq) < one.record.seq:
                 found[subject] = one._replace(is_basis=True)
             elif not isinstance(one.record.event, ends):
                 found[subject] = one
