@@ -78,17 +78,18 @@ def _outcome(state: DeschedulerState, opened: OpenedCase, victim: Victim, now_ns
     if victim.pod not in opened.started:
         return VictimOutcome(victim.pod, STAYED, opened.stopped) if opened.stopped else None
     job = state.cases.jobs.get(victim.job)
-    is_gone = victim.pod_uid not in state.cluster.pods.by_uid
+    pod = state.cluster.pods.by_uid.get(victim.pod_uid)
+    has_left = pod is None or pod.metadata.deletion_timestamp is not None
     if job is None:
         if now_ns - opened.at_ns < UNOBSERVED_NS:
             return None
-        if is_gone:
+        if has_left:
             return left_node(victim, is_direct=False)
         return VictimOutcome(victim.pod, STAYED, "its job is gone")
     if job.phase not in ENDED:
         return None
     if ENDED[job.phase] == MOVED:
         return left_node(victim, is_direct=job.is_direct)
-    if is_gone and _was_evicted(state, victim):
+    if has_left and _was_evicted(state, victim):
         return VictimOutcome(victim.pod, EVICTED, job.message or job.phase)
     return VictimOutcome(victim.pod, STAYED, job.message or job.phase)
