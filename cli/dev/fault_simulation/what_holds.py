@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from shared.domain.amounts import nonzero
+from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.fold import State
 from shared.runtime.rebuild import first_difference
 
@@ -25,9 +26,23 @@ def difference(service: str, found: State, expected: State) -> str | None:
 
 
 def _gateway(state: Any) -> Any:
-    """All of it, but for the basis of appends in the intents."""
+    """All of it, but for the basis of appends in the intents, and fields of objects that are gone: nobody writes them."""
     stored = msgspec.msgpack.decode(state.encode())
-    return {**stored, "intents": _without_basis(stored["intents"])}
+    intents = _without_basis(stored["intents"])
+    gone = {(cause.context, cause.seq) for cause, desired in state.intents.applied.items() if _is_gone(state, desired)}
+    applied = {
+        context: kept
+        for context, rows in intents["applied"].items()
+        if (kept := [row for row in rows if (context, row[0]) not in gone])
+    }
+    return {**stored, "intents": {**intents, "applied": applied}}
+
+
+def _is_gone(state: Any, desired: FieldsDesired | ObjectDesired) -> bool:
+    if not isinstance(desired, FieldsDesired) or not desired.uid:
+        return False
+    there = state.known.get(desired.resource, {}).get(desired.name)
+    return there is None or there.uid != desired.uid
 
 
 def _without_basis(value: Any) -> Any:
