@@ -119,7 +119,9 @@ class Newest:
         self._rule = rule
         self._newest: dict[Hashable, Candidate] = {}
         self._seen = earlier[-1].event.seen if earlier else None
-        self._earlier = {rule.subject(record): record.seq for record in earlier}
+        self._staying: dict[Hashable, set[int]] = {}  # subject -> seqs of older events of it whose copies are kept
+        for record in earlier:
+            self._staying.setdefault(rule.subject(record), set()).add(record.seq)
         self._basis: Candidate | None = None
 
     def add(self, record: RecordedEvent, correlation: str | None = None, *, is_copy: bool = False) -> None:
@@ -132,8 +134,8 @@ class Newest:
                 event = msgspec.structs.replace(record.event, seen=self._seen)
                 record = msgspec.structs.replace(record, event=event)
         subject = self._rule.subject(record)
-        if is_copy and self._earlier.get(subject) == record.seq:
-            del self._earlier[subject]  # the copy is dropped too
+        if is_copy:
+            self._staying.get(subject, set()).discard(record.seq)  # the copy is dropped too
         before = self._newest.get(subject)
         if before is None or before.record.seq <= record.seq:
             self._newest[subject] = Candidate(record, correlation)
@@ -145,12 +147,11 @@ class Newest:
         any case: such an event may have been replaced or ended, and would hold again.
         """
         ends, basis = self._rule.ends, self._basis
-        staying = dict(self._earlier)
-        if basis is not None:
-            staying[self._rule.subject(basis.record)] = basis.record.seq
+        replaced = {} if basis is None else {self._rule.subject(basis.record): basis.record.seq}
         found: dict[Hashable, Candidate] = {}
         for subject, one in self._newest.items():
-            if staying.get(subject, one.record.seq) < one.record.seq:
+            older = (*self._staying.get(subject, ()), replaced.get(subject, one.record.seq))
+            if min(older) < one.record.seq:
                 found[subject] = one._replace(is_basis=True)
             elif not isinstance(one.record.event, ends):
                 found[subject] = one

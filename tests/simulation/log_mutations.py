@@ -69,7 +69,7 @@ def older_statuses_are_carried_forward() -> Iterator[None]:
 
     def begin_without_copies(self: Newest, rule: CarryForward, earlier: Sequence[RecordedEvent] = ()) -> None:
         begin(self, rule, earlier)
-        self._earlier.clear()
+        self._staying.clear()
 
     with (
         patch.object(scheduler_retention, "_is_desired", is_there),

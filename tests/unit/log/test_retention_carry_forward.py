@@ -43,3 +43,12 @@ def test_what_replaced_the_last_event_that_has_positions_is_carried_forward_with
     """Alone, the copy of the replaced one would hold again in a fold that begins with it."""
     assert kept(desired(1, "a", begins_append=True), desired(2, "a", begins_append=False)) == [1, 2]
     assert kept(desired(1, "a", begins_append=False), desired(2, "a", begins_append=True)) == [2]
+
+
+def test_it_is_carried_forward_again_for_as_long_as_a_copy_of_what_it_replaced_stays() -> None:
+    """The copy of the newer one lies in the partition that is dropped, that of the older one behind it."""
+    newest = Newest(RULE, [desired(1, "a", begins_append=True), desired(2, "a", begins_append=False)])
+    newest.add(desired(2, "a", begins_append=False), is_copy=True)
+    assert [one.record.seq for one in newest.candidates().values() if one.is_basis] == [2]
+    newest.add(desired(1, "a", begins_append=True), is_copy=True)
+    assert [one.record.seq for one in newest.candidates().values() if one.is_basis] == []
