@@ -19,8 +19,8 @@ from cli.dev.fault_simulation.waiting_at_rest import waiting
 from cli.dev.fault_simulation.world import World
 from shared.kube.instants import SECOND
 
-LOOKS = 3
-"""Later looks at a world that is not at rest: a drain or a job that goes on may decide something just before each."""
+LATER_LOOKS = 2
+"""Further looks at a world in which something is undone."""
 
 STORAGE_STEPS = frozenset({"add-storage", "create-claim", "delete-claim"})
 
@@ -60,13 +60,11 @@ def run(world: World, plan: Plan) -> None:
     with world.loop.current():
         outside.context.run(_begin, world, plan)
     world.loop.run_until(ENDS_S)
-    left = _not_at_rest(world)
-    for look in range(LOOKS):
-        if not left and (look or not any(waiting(world))):
-            break
+    left = [*at_rest.states(world), *at_rest.undone(world)]
+    if left or any(waiting(world)):
         # A service decides by its timers, and what it just decided is not carried out yet.
-        world.loop.run_until(ENDS_S + SETTLES_S * (look + 1))
-        left = _not_at_rest(world)
+        world.loop.run_until(ENDS_S + SETTLES_S)
+        left = [*at_rest.states(world), *_undone(world)]
     for text in (*left, *_waits(world)):
         world.report(text)
 
@@ -96,8 +94,15 @@ def _begin(world: World, plan: Plan) -> None:
         world.later(step.at_s, partial(faults.carry_out, world, step))
 
 
-def _not_at_rest(world: World) -> list[str]:
-    return [*at_rest.states(world), *at_rest.undone(world)]
+def _undone(world: World) -> list[str]:
+    """Returns what is undone at each of several looks: a drain or a job that goes on may decide something before one."""
+    found = list(at_rest.undone(world))
+    for look in range(LATER_LOOKS):
+        if not found:
+            break
+        world.loop.run_until(ENDS_S + SETTLES_S * (look + 2))
+        found = list(at_rest.undone(world))
+    return found
 
 
 def _waits(world: World) -> list[str]:

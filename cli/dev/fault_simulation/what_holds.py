@@ -4,12 +4,13 @@ Fields that count or date what happened before that event, and pods that are gon
 (docs/adr/0024), so it is the objects, the intents and the assignments that are compared.
 """
 
+from operator import itemgetter
 from typing import Any
 
 import msgspec
 
 from shared.domain.amounts import nonzero
-from shared.events.intents import FieldsDesired, ObjectDesired
+from shared.events.intents import FieldsDesired
 from shared.fold import State
 from shared.runtime.rebuild import first_difference
 
@@ -22,27 +23,32 @@ def difference(service: str, found: State, expected: State) -> str | None:
     if view is None:
         return None
     ours, folded = view(found), view(expected)
+    if service == "gateway":
+        folded = _with_ended(folded, ours, found)
     return None if ours == folded else "/".join(first_difference(ours, folded))
 
 
 def _gateway(state: Any) -> Any:
-    """All of it, but for the basis of appends in the intents, and fields of objects that are gone: nobody writes them."""
+    """All of it, but for the basis of appends in the intents."""
     stored = msgspec.msgpack.decode(state.encode())
-    intents = _without_basis(stored["intents"])
-    gone = {(cause.context, cause.seq) for cause, desired in state.intents.applied.items() if _is_gone(state, desired)}
-    applied = {
-        context: kept
-        for context, rows in intents["applied"].items()
-        if (kept := [row for row in rows if (context, row[0]) not in gone])
+    return {**stored, "intents": _without_basis(stored["intents"])}
+
+
+def _with_ended(folded: Any, found: Any, state: Any) -> Any:
+    """Returns a fold of the gateway with the desired fields that the live State alone has, where their object is gone:
+    their context does not carry them forward, and the gateway records their end at its next look.
+    """
+    gone = {
+        (cause.context, cause.seq)
+        for cause, desired in state.intents.applied.items()
+        if isinstance(desired, FieldsDesired) and desired.name not in state.known.get(desired.resource, {})
     }
-    return {**stored, "intents": {**intents, "applied": applied}}
-
-
-def _is_gone(state: Any, desired: FieldsDesired | ObjectDesired) -> bool:
-    if not isinstance(desired, FieldsDesired) or not desired.uid:
-        return False
-    there = state.known.get(desired.resource, {}).get(desired.name)
-    return there is None or there.uid != desired.uid
+    applied = {context: list(rows) for context, rows in folded["intents"]["applied"].items()}
+    for context, rows in found["intents"]["applied"].items():
+        there = applied.get(context, [])
+        if missing := [row for row in rows if row not in there and (context, row[0]) in gone]:
+            applied[context] = sorted((*there, *missing), key=itemgetter(0))
+    return {**folded, "intents": {**folded["intents"], "applied": applied}}
 
 
 def _without_basis(value: Any) -> Any:
