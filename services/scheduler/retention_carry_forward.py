@@ -72,7 +72,7 @@ def holds(view: SchedulerState, _: Kept) -> Holds:
             case _ if isinstance(event, _OF_PODS):
                 pod = view.pods.get(event.pod_uid)
                 if pod is None:
-                    return False
+                    return record.seq == view.hold_released_seq
                 match event:
                     case PodPlaced():
                         return pod.placed_seq == record.seq

@@ -268,7 +268,8 @@ class PodNominated(Event, frozen=True, tag="koord.scheduling.PodNominated.v1"):
     observation.
 
     Attributes:
-        node: the nominated node; empty when the pod lost its nomination to a pod of higher priority.
+        node: the nominated node; empty when the pod lost its nomination, to a pod of higher priority unless `reason` says
+            otherwise.
         victims: uids of the pods to evict, the most important first; none where pods that were evicted before free
             enough.
         violations: how many of them exceed their disruption budgets; budgets: the names of these, as `namespace/name`.
@@ -276,6 +277,7 @@ class PodNominated(Event, frozen=True, tag="koord.scheduling.PodNominated.v1"):
         candidates: on how many of the examined nodes victims would have helped; the chosen one loses least.
         quota: the quota whose capacity the victims use, wherever they run: the pod fits its node, but not its quota.
             Empty where the node lacks capacity.
+        reason: for people: why the pod lost its nomination.
     """
 
     KEY: ClassVar[str] = "pod"
@@ -291,6 +293,7 @@ class PodNominated(Event, frozen=True, tag="koord.scheduling.PodNominated.v1"):
     candidates: int = 0
     quota: str = ""
     budgets: tuple[str, ...] = ()
+    reason: str = ""
 
 
 class GangEvictionDecided(Event, frozen=True, tag="koord.scheduling.GangEvictionDecided.v1"):

@@ -72,12 +72,14 @@ class RefusedPod(NamedTuple):
         class_index: index of the evaluation with the reasons.
         nomination: the node that it is nominated for, with the pods to evict there.
         message: of its condition; empty for the message that follows from the evaluation.
+        loses_nomination: no eviction helps it any more, and no pod leaves for it.
     """
 
     pod: PodRecord
     class_index: int
     nomination: Nomination | None = None
     message: str = ""
+    loses_nomination: bool = False
 
 
 NOTHING_LEFT_OUT: Mapping[int, tuple[PodRecord, ...]] = {}

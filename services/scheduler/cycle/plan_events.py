@@ -37,6 +37,9 @@ from shared.kube.system_annotations import RESERVATION_ALLOCATED
 NOMINATED_NODE = "nominated-node"
 """The field group of `status.nominatedNodeName`."""
 
+NOTHING_HELPS = "no pod leaves for it, and no further eviction would make room"
+"""Why a pod loses its nomination to no other pod."""
+
 
 def drafts_of(plan: CyclePlan) -> tuple[Draft, ...]:
     """Returns the events of a plan; none when it decides about no pod."""
@@ -186,6 +189,10 @@ def _refused(plan: CyclePlan, refused: RefusedPod) -> Iterator[Event]:
         yield condition
     if refused.nomination is not None:
         yield from _nominated(plan, refused.nomination)
+    if refused.loses_nomination:
+        pod = refused.pod
+        yield PodNominated(pod_uid=pod.uid, pod=pod.name, node="", cycle=plan.cycle, reason=NOTHING_HELPS)
+        yield from _nominated_node(pod, "")
 
 
 def _condition(plan: CyclePlan, refused: RefusedPod) -> PodUnschedulable | ReservationUnschedulable | None:

@@ -225,7 +225,8 @@ class PodPlacement:
         """Refuses a pod that no node admits; others may be evicted for it."""
         self._record_refusals(class_, pod_hash)
         nomination = self._preempt(pod, class_.evaluation, pod_hash)
-        self.plan.decisions.append(RefusedPod(pod, class_.refused_at, nomination=nomination))
+        loses = pod.uid in self.preemptions.lost
+        self.plan.decisions.append(RefusedPod(pod, class_.refused_at, nomination, loses_nomination=loses))
 
     def alive(self) -> int:
         """Returns the number of nodes."""

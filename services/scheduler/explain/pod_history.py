@@ -171,8 +171,8 @@ class PodHistory:
 
     def _nominated(self, event: PodNominated) -> str:
         if not event.node:
-            lost = "its nomination ended: the capacity kept for it goes to a pod of higher priority; it waits"
-            return self._decide("unschedulable", lost)
+            why = event.reason or "the capacity kept for it goes to a pod of higher priority"
+            return self._decide("unschedulable", f"its nomination ended: {why}; it waits")
         if not event.victims:
             kept = f"cycle {event.cycle} keeps capacity for it on {event.node}: pods that are terminating free enough"
             return self._decide("nominated", f"{kept}; no other pod is evicted", event.node)

@@ -46,7 +46,7 @@ class CyclePreemptions:
     Attributes:
         evicted: uids of the pods whose eviction this cycle requests, in the order of its events.
         nominated: uid -> node of the pods that this cycle nominates.
-        ended: uids of the pods whose nomination this cycle ends.
+        ended: uids of the pods whose nomination this cycle ends; lost: those for which no eviction helps any more.
         searches: number of searches for victims on nodes.
     """
 
@@ -61,6 +61,7 @@ class CyclePreemptions:
         self.evicted: dict[str, None] = {}
         self.nominated: dict[str, str] = {}
         self.ended: dict[str, None] = {}
+        self.lost: dict[str, None] = {}
         self.searches = 0
 
     def nominate(self, found: Nomination) -> Nomination:
@@ -79,6 +80,10 @@ class CyclePreemptions:
         )
         self.count(nomination)
         return nomination
+
+    def lose(self, pod: PodRecord) -> None:
+        """Ends the nomination of a pod for which no eviction helps any more."""
+        self.ended[pod.uid] = self.lost[pod.uid] = None
 
     def count(self, nomination: Nomination) -> None:
         """Counts a nomination of this cycle."""

@@ -99,6 +99,14 @@ class PostFilter:
         """Makes capacity in the quota of a pod; None where that does not help."""
         return None
 
+    def waits_for_node(self, pod: PodRecord, pod_class: PodClass) -> bool:  # noqa: ARG002
+        """Reports whether the node that a pod is nominated for may get room yet: pods leave it, or it was not searched."""
+        return False
+
+    def waits_for_quota(self, pod: PodRecord) -> bool:  # noqa: ARG002
+        """Reports whether the quota of a nominated pod may get room yet: pods of lower priority leave it."""
+        return False
+
 
 class PostFilterPlugin(ABC):
     """A plugin at the PostFilter point. It keeps no data of a cycle: that is in its PostFilter."""
@@ -118,14 +126,25 @@ class PostFilters:
         self._made: dict[PostFilterPlugin, PostFilter] = {}
 
     def after_filters(self, plugins: Sequence[PostFilterPlugin], refused: RefusedByNodes) -> Nomination | None:
-        """Returns the nomination by the first plugin that makes capacity on a node, counted in the cycle."""
-        found = (each.after_filters(refused) for each in self._of(plugins))
-        return self._counted(next((nomination for nomination in found if nomination is not None), None))
+        """Returns the nomination by the first plugin that makes capacity on a node, counted in the cycle.
+
+        A pod for which none does loses its nomination, unless pods still leave its node: what is kept for it would be
+        kept in vain, and two pods of equal priority could keep it from each other for ever.
+        """
+        found = self._counted(each.after_filters(refused) for each in self._of(plugins))
+        pod, pod_class = refused.pod, refused.pod_class
+        if found is None and not any(each.waits_for_node(pod, pod_class) for each in self._of(plugins)):
+            self._lose(pod)
+        return found
 
     def after_charge(self, plugins: Sequence[PostFilterPlugin], refused: RefusedByQuota) -> Nomination | None:
-        """Returns the nomination by the first plugin that makes capacity in the quota, counted in the cycle."""
-        found = (each.after_charge(refused) for each in self._of(plugins))
-        return self._counted(next((nomination for nomination in found if nomination is not None), None))
+        """Returns the nomination by the first plugin that makes capacity in the quota, counted in the cycle; a pod for
+        which none does loses the one it has, as after the filters.
+        """
+        found = self._counted(each.after_charge(refused) for each in self._of(plugins))
+        if found is None and not any(each.waits_for_quota(refused.pod) for each in self._of(plugins)):
+            self._lose(refused.pod)
+        return found
 
     def _of(self, plugins: Sequence[PostFilterPlugin]) -> Iterable[PostFilter]:
         for plugin in plugins:
@@ -134,5 +153,10 @@ class PostFilters:
                 made = self._made[plugin] = plugin.new_post_filter(self._cycle)
             yield made
 
-    def _counted(self, found: Nomination | None) -> Nomination | None:
-        return None if found is None else self._cycle.preemptions.nominate(found)
+    def _counted(self, made: Iterable[Nomination | None]) -> Nomination | None:
+        first = next((nomination for nomination in made if nomination is not None), None)
+        return None if first is None else self._cycle.preemptions.nominate(first)
+
+    def _lose(self, pod: PodRecord) -> None:
+        if self._cycle.preemptions.node_of(pod):
+            self._cycle.preemptions.lose(pod)

@@ -49,7 +49,22 @@ def charged_plan(cache: CycleInputs, plan: CyclePlan, refused: Refused, charged_
     after = without_refused(plan, refused, charged_at)
     if plan.by:  # another scheduler preempts for itself
         return after
-    return after._replace(nominations=tuple(_nominations(cache, plan, after, refused)))
+    preemptions = CyclePreemptions(cache, cache.nominated)
+    nominations = tuple(_nominations(cache, plan, after, refused, preemptions))
+    return _with_losses(after._replace(nominations=nominations), preemptions)
+
+
+def _with_losses(plan: CyclePlan, preemptions: CyclePreemptions) -> CyclePlan:
+    """Returns the plan with the refused pods that lost their nominations after the charge."""
+    if not preemptions.lost:
+        return plan
+    decisions = (
+        each._replace(loses_nomination=True)
+        if isinstance(each, RefusedPod) and each.pod.uid in preemptions.lost
+        else each
+        for each in plan.decisions
+    )
+    return plan._replace(decisions=tuple(decisions))
 
 
 def without_refused(plan: CyclePlan, refused: Refused, charged_at: int) -> CyclePlan:
@@ -89,12 +104,13 @@ def without_refused(plan: CyclePlan, refused: Refused, charged_at: int) -> Cycle
     return plan._replace(decisions=tuple(decisions), evaluations=tuple(evaluations), charged_at=charged_at)
 
 
-def _nominations(cache: CycleInputs, plan: CyclePlan, after: CyclePlan, refused: Refused) -> Iterator[Nomination]:
+def _nominations(
+    cache: CycleInputs, plan: CyclePlan, after: CyclePlan, refused: Refused, preemptions: CyclePreemptions
+) -> Iterator[Nomination]:
     """Yields the preemptions for refused pods that are units of their own, the highest priority first.
 
     Victims for one pod of a unit of several would be evicted in vain where another has no capacity.
     """
-    preemptions = CyclePreemptions(cache, cache.nominated)
     for decision in after.decisions:
         if isinstance(decision, RefusedPod) and decision.nomination is not None:
             preemptions.count(decision.nomination)

@@ -143,7 +143,9 @@ class SchedulingFold(SchedulerStateFields):
             if self.dirty is not None:
                 self.dirty.pods[event.holder_uid] = None
 
-    def _pod_nominated(self, _: RecordedEvent, event: PodNominated) -> None:
+    def _pod_nominated(self, record: RecordedEvent, event: PodNominated) -> None:
+        if event.reason:  # what was kept for it is free; it went to no other pod
+            self.hold_released_seq = record.seq
         pod_record = self._seen_by_cycle(event.pod_uid, event)
         if pod_record is not None:
             pod_record.nominated = intern(event.node)

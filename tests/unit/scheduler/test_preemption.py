@@ -19,7 +19,7 @@ from services.scheduler.plugins.default_preemption.args import BadPreemptionArgs
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.domain.label_selectors import Selector, canonical
 from shared.events import Cause, RecordedEvent
-from shared.events.cluster import EvictionRejected, ObjectObserved
+from shared.events.cluster import EvictionFailed, EvictionRejected, ObjectObserved
 from shared.events.intents import EvictionRequested, FieldsDesired
 from shared.events.scheduling import CycleDecided, PodNominated
 from shared.kube.pod import Affinity, Pod, PodAffinity, PodAffinityTerm
@@ -194,6 +194,55 @@ def test_after_a_refused_eviction_the_same_or_another_victim_is_chosen() -> None
     world.read()
     world.wait(2)
     assert evicted(world.cycle()) == ["x"]
+
+
+def refuse_eviction(world: World, records: Sequence[RecordedEvent], victim: str, *, gone: bool = False) -> None:
+    """The eviction of a pod fails; with `gone`, its node takes the room for something that may not be evicted."""
+    eviction = next(r for r in records if isinstance(r.event, EvictionRequested) and r.event.pod_uid == victim)
+    world.observe(
+        EvictionFailed(pod=f"d/{victim}", pod_uid=victim, reason="too old"), Cause("scheduling", eviction.seq)
+    )
+    if gone:
+        add(world, runs(victim, "a", cpu="4", priority=1000))
+    world.read()
+
+
+def test_a_nomination_ends_once_its_victim_stays_and_no_other_eviction_helps() -> None:
+    world = world_of("a")
+    add(world, runs("x", "a", cpu="3"), pod("p", cpu="2", priority=100))
+    records = world.cycle()
+    assert nominated(records) == {"p": "a"}
+    refuse_eviction(world, records, "x", gone=True)
+    world.wait(2)
+    records = world.cycle()
+    assert (nominated(records), evicted(records)) == ({"p": ""}, [])
+    lost = next(record.event for record in records if isinstance(record.event, PodNominated))
+    assert explain(records).summary == f"its nomination ended: {lost.reason}; it waits"
+    patch = next(r.event.patch for r in records if isinstance(r.event, FieldsDesired))
+    assert patch == {"status": {"nominatedNodeName": None}}
+    world.wait(400)
+    assert nominated(world.cycle()) == {}
+
+
+def test_two_pods_of_equal_priority_do_not_keep_room_from_each_other_for_ever() -> None:
+    """Each is nominated for the node, and fits beside what runs there, but not beside the other."""
+    world = world_of("a")
+    add(world, runs("x", "a", cpu="2"), runs("y", "a", cpu="2"))
+    records = []
+    for name in ("p", "q"):
+        add(world, pod(name, cpu="2", priority=100))
+        records += world.cycle()
+        world.wait(0.6)  # they are never tried in one cycle
+    assert nominated(records) == {"p": "a", "q": "a"}
+    for victim in ("x", "y"):
+        refuse_eviction(world, records, victim)
+    world.drop_pod("x")
+    add(world, runs("y", "a", cpu="2", priority=1000))
+    found: dict[str, str] = {}
+    for _ in range(40):
+        found |= placements(world.cycle())
+        world.wait(0.3)
+    assert len(found) == 1
 
 
 def test_room_that_was_made_is_kept_from_pods_of_equal_and_lower_priority() -> None:

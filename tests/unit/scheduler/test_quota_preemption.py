@@ -20,7 +20,7 @@ from services.scheduler.explain.explain_pod import explain
 from services.scheduler.plugins.elastic_quota.victims import eviction_order, select_victims
 from shared.domain.label_selectors import canonical
 from shared.events import Cause, RecordedEvent
-from shared.events.cluster import EvictionRejected
+from shared.events.cluster import EvictionFailed, EvictionRejected
 from shared.events.intents import EvictionRequested
 from shared.events.scheduling import CycleDecided, PodNominated, PodUnschedulable
 from shared.kube.elastic_quota import PREEMPTIBLE, QUOTA_NAME
@@ -219,6 +219,23 @@ def test_a_victim_that_stays_makes_another_one_go() -> None:
     world.wait(20)
     [other] = evicted(world.cycles())
     assert other in ("mid", "old")
+
+
+def test_a_pod_loses_its_nomination_once_its_victim_stays_and_no_other_may_go() -> None:
+    """What is kept for it is then for others of its quota, although it waits."""
+    world = full()
+    add(world, of("a", "p", priority=100))
+    eviction = next(record for record in world.cycle() if isinstance(record.event, EvictionRequested))
+    world.observe(EvictionFailed(pod="d/low", pod_uid="low", reason="too old"), Cause("scheduling", eviction.seq))
+    runs(world, *(of("a", name, priority=200, on=on) for name, on in (("low", "n0"), ("mid", "n1"), ("old", "n0"))))
+    world.read()
+    world.wait(20)
+    records = world.cycles()
+    assert [(each.pod_uid, each.node, bool(each.reason)) for each in nominated(records)] == [("p", "", True)]
+    world.drop_pod("low")
+    world.read()
+    add(world, of("a", "q", cpu="1", priority=100))
+    assert "q" in placements(world.cycles())
 
 
 def test_a_pod_without_a_node_has_its_own_team_go_first_and_no_other_team_in_vain() -> None:

@@ -67,6 +67,10 @@ class NodePreemption(PostFilter):
             self._unresolvable.add(pod_class)
         return None
 
+    def waits_for_node(self, pod: PodRecord, pod_class: PodClass) -> bool:
+        """See `PostFilter`."""
+        return self._cycle.searches >= MAX_PREEMPTORS or self._waits_for_victims(pod, pod_class)
+
     def _own(self, pod: PodRecord, pod_class: PodClass) -> Iterator[PreemptorQuota | None]:
         """Yields the restrictions of the search: to the pod's own quota, if it has one; then none (None).
 

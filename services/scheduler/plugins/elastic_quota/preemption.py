@@ -23,6 +23,7 @@ from services.scheduler.plugins.elastic_quota.nominated_pod_quota import (
     priority_of,
 )
 from services.scheduler.plugins.elastic_quota.victims import QuotaVictim, eviction_order, joined, select_victims
+from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.quota_headroom import Entry
 from shared.domain.amounts import Amounts, largest, sub
 
@@ -66,6 +67,13 @@ class QuotaPreemption(PostFilter):
         violated = tuple(sorted({name for each in selected for name in each.violates}))
         candidate = Candidate(refused.node, victims, sum(bool(each.violates) for each in selected), violated)
         return Nomination(refused.pod, refused.pod_class, candidate, quota=entry.quota)
+
+    def waits_for_quota(self, pod: PodRecord) -> bool:
+        """See `PostFilter`."""
+        entry, priority, pods = entry_of(self._cache.view, pod), priority_of(pod), self._cache.view.pods
+        return entry is not None and any(
+            uid in pods and priority_of(pods[uid]) < priority for uid in self._terminating_of(entry.quota)
+        )
 
     def _select(self, refused: RefusedByQuota, entry: Entry) -> list[QuotaVictim] | None:
         """Selects the victims for a pod.
