@@ -362,7 +362,8 @@ def test_a_closed_case_has_the_benefit_that_was_measured_afterwards() -> None:
     assert [(each.before, each.expected, each.after) for each in closed.measured] == [(9_000, 6_000, 6_100)]
 
 
-def test_a_victim_whose_job_failed_after_its_eviction_has_left_its_node() -> None:
+@pytest.mark.parametrize("terminates", [False, True])
+def test_a_victim_whose_job_failed_after_its_eviction_has_left_its_node(terminates: bool) -> None:
     cluster = hot_cluster()
     case = cluster.cycle()
     assert case is not None
@@ -380,7 +381,11 @@ def test_a_victim_whose_job_failed_after_its_eviction_has_left_its_node() -> Non
     )
     cluster.append(Draft(decided), Draft(EvictionRequested(pod_uid=victim.pod_uid, pod=victim.pod, reason="")))
     cluster.observe_outcome(PodEvicted(pod=victim.pod, pod_uid=victim.pod_uid))
-    cluster.delete(victim.pod.removeprefix("default/"))
+    name = victim.pod.removeprefix("default/")
+    if terminates:
+        cluster.pod(name, victim.node, deletion_timestamp=cluster.ago(1))
+    else:
+        cluster.delete(name)
     cluster.job(victim.job, "Failed")
     cluster.wait(30)
     cluster.report("hot", {"web-0": 3_100, "web-1": 3_000})
