@@ -268,8 +268,8 @@ class PodNominated(Event, frozen=True, tag="koord.scheduling.PodNominated.v1"):
     observation.
 
     Attributes:
-        node: the nominated node; empty when the pod lost its nomination, to a pod of higher priority unless `reason` says
-            otherwise.
+        node: the nominated node; empty when the pod lost its nomination: to a pod of higher priority, unless `reason`
+            says otherwise.
         victims: uids of the pods to evict, the most important first; none where pods that were evicted before free
             enough.
         violations: how many of them exceed their disruption budgets; budgets: the names of these, as `namespace/name`.

@@ -56,8 +56,8 @@ class SchedulerStateFields:
         unselected: claim -> `cluster` seq at which its selected node was removed while it had no volume, since the
             provisioner rejected the node, or at which the claim came without a volume.
         released_seq: `cluster` seq of the last event by which a placement may have released its capacity, on any node.
-        hold_released_seq: `scheduling` seq of the last PlacementReleased or UnitStartPlanned, or of the last nomination that was
-            lost to no other pod: pods that were refused for capacity that was kept are tried again.
+        hold_released_seq: `scheduling` seq of the last PlacementReleased or UnitStartPlanned, or of the last nomination
+            that was lost to no other pod: pods that were refused for capacity that was kept are tried again.
         gateway_since: `cluster` seq at which the gateway last started.
         listed_seq: `cluster` seq at which the gateway last completed its initial lists; observations before it may be
             incomplete.

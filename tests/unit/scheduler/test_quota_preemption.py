@@ -222,7 +222,7 @@ def test_a_victim_that_stays_makes_another_one_go() -> None:
 
 
 def test_a_pod_loses_its_nomination_once_its_victim_stays_and_no_other_may_go() -> None:
-    """What is kept for it is then for others of its quota, although it waits."""
+    """Others of its quota may then have what was kept for it, although it waits."""
     world = full()
     add(world, of("a", "p", priority=100))
     eviction = next(record for record in world.cycle() if isinstance(record.event, EvictionRequested))
