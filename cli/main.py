@@ -131,12 +131,26 @@ def koord() -> None:
     """
 
 
+def show_error(error: click.ClickException) -> None:
+    """Prints an error on stderr, those of click's own with lines that fit the terminal too."""
+    if isinstance(error, Failed):
+        error.show()
+        return
+    from io import StringIO  # only here, and the next: the help imports no more than it needs
+
+    from cli.terminal.output import show_text
+
+    text = StringIO()
+    error.show(text)
+    show_text(text.getvalue().rstrip("\n"), err=True)
+
+
 def main() -> None:
     """Runs `koord`, and ends the process with its exit code."""
     try:
         sys.exit(koord.main(prog_name="koord", standalone_mode=False))
     except click.ClickException as error:
-        error.show()
+        show_error(error)
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(INTERRUPTED)

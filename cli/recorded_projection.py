@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-import click
-
+from cli.terminal.output import show_text
 from cli.terminal.progress import progress
 from shared.events import Event
 from shared.fold import State
@@ -66,7 +65,7 @@ async def read_into(
 
 def _say_why_from_the_start(service: str, found: int, read: int, events: int) -> None:
     if events > FEW:
-        click.echo(
+        show_text(
             f"koord: the snapshots of {service} have schema {found}, and this release reads {read}: {events:,} events are "
             f"read from the start of the log. {service} of this release writes such a snapshot within a minute",
             err=True,

@@ -14,7 +14,7 @@ from cli.supervisor.system_folder import find_endpoints
 from cli.terminal.durations import age
 from cli.terminal.lazy_group import Group
 from cli.terminal.options import folder_option, output_option
-from cli.terminal.output import Format, show, show_table
+from cli.terminal.output import Format, show, show_table, show_text
 from shared.errors import KoordError
 from shared.first_names import first_names
 from shared.kube.instants import SECOND, instant_text
@@ -37,11 +37,11 @@ def status(*, output: Format, folder: Path) -> None:
         show(msgspec.to_builtins(found), output)
         return
     for server in found.unreachable:
-        click.echo(f"the gateway leads, but {_silence(server)}")
+        show_text(f"the gateway leads, but {_silence(server)}")
     if not found.short and not found.unread and not found.unreachable:
         click.echo("all lists are believed, and all resources are read")
     for short in found.short:
-        click.echo(_describe(short))
+        show_text(_describe(short))
     if found.unread:
         show_table(("resource", "not read for", "why"), unread_rows(found.unread))
 
@@ -57,7 +57,7 @@ def confirm(*, yes: bool, folder: Path) -> None:
     endpoints = find_endpoints(folder)
     found = asyncio.run(_found(endpoints))
     for short in found.short:
-        click.echo(_describe(short), err=True)
+        show_text(_describe(short), err=True)
     seen = Confirmation({short.resource: short.lists for short in found.short if short.repeated})
     if not seen.lists:
         raise KoordError(
@@ -70,7 +70,7 @@ def confirm(*, yes: bool, folder: Path) -> None:
         )
     confirmed = asyncio.run(request_lists(endpoints.nats, CONFIRM, msgspec.json.encode(seen))).short
     for short in confirmed:
-        click.echo(
+        show_text(
             f"confirmed: {short.missing} of {short.known} {short.resource} are gone; effects go on after the next list, "
             "within seconds"
         )

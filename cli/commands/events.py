@@ -20,7 +20,7 @@ from cli.terminal.durations import instant
 from cli.terminal.lazy_group import Group
 from cli.terminal.object_name import full_name
 from cli.terminal.options import folder_option, outputs
-from cli.terminal.output import Format, show_one_of_many, show_table
+from cli.terminal.output import BELOW, LEAST, Format, show_one_of_many, show_table, show_text
 from cli.terminal.time_arguments import Instant
 from shared.errors import KoordError
 from shared.log.admin.session import reading
@@ -29,8 +29,6 @@ from shared.log.reader import LogReader, Row
 POLL_INTERVAL_S = 0.5
 TABLE_ROWS = 500
 _COLUMNS = ("at", "event", "type", "key", "cause", "data")
-_LEAST_DATA = 12
-"""Characters of an event's data that a table on a terminal has at least."""
 
 
 class Filters(NamedTuple):
@@ -120,7 +118,7 @@ def events(
         is_written = follow and not is_stopped(folder)
         begin = asyncio.run(_events(postgres, filters, newest, output, titles=follow, follow=is_written))
     if follow and not is_written:
-        click.echo("koord: nothing is appended while no system runs; events follow from its start on", err=True)
+        show_text("koord: nothing is appended while no system runs; events follow from its start on", err=True)
         await_system(folder)
         with log_of(folder) as postgres:
             asyncio.run(_followed(postgres, begin, output))
@@ -256,7 +254,9 @@ def show_piece(piece: Sequence[tuple[str, ...]], output: Format, *, header: bool
     """Prints rows of the table; on a terminal the data are cut where the line ends."""
     if output == "table" and sys.stdout.isatty():
         others = sum(max(map(len, column), default=0) + 2 for column in list(zip(*piece, strict=True))[:-1])
-        width = max(shutil.get_terminal_size().columns - others, _LEAST_DATA)
+        columns = shutil.get_terminal_size().columns
+        # Where the data have no room beside the other columns, they are on a line of their own below.
+        width = columns - others if columns - others >= LEAST else columns - BELOW
         piece = [(*cells, data if len(data) <= width else f"{data[: width - 1]}…") for *cells, data in piece]
     show_table(_COLUMNS, piece, header=header)
 

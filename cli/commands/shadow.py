@@ -12,7 +12,7 @@ from cli.supervisor.log_access import log_of
 from cli.terminal.durations import instant_of, second
 from cli.terminal.lazy_group import Group
 from cli.terminal.options import folder_option, output_option
-from cli.terminal.output import Format, show, show_table
+from cli.terminal.output import Format, show, show_table, show_text
 from cli.terminal.progress import progress
 from cli.terminal.time_arguments import Instant
 from services.scheduler.shadow.placement_comparisons_fold import NOT_COMPARED, ShadowHistory
@@ -136,13 +136,13 @@ async def _records(log: LogReader, context: str, kinds: Sequence[type[Event]]) -
 def _render(found: ShadowReport, since: datetime | None) -> None:
     whose = ", ".join(found.schedulers)
     if not found.compared:
-        click.echo(
+        show_text(
             f"no placement of {whose} was compared since {second(since)}; an earlier --since may show some"
             if since
             else f"no placement of {whose} was compared; docs/shadow.md says how to run beside it"
         )
     else:
-        click.echo(
+        show_text(
             f"{found.compared:,} placements of {whose}, evaluated by our profile {', '.join(found.profiles)}, "
             f"{instant_of(found.first_ns)} to {instant_of(found.last_ns)}\n"
         )
@@ -187,10 +187,10 @@ def _balance_rows(found: ShadowReport) -> Iterator[tuple[object, ...]]:
 
 
 def _render_worst(one: Worst) -> None:
-    click.echo(f"\n{one.pod} at {instant_of(one.at_ns)} ({one.event}): {one.gap} below ours")
+    show_text(f"\n{one.pod} at {instant_of(one.at_ns)} ({one.event}): {one.gap} below ours")
     for mark, node, score, parts in (
         ("theirs", one.theirs, one.their_score, one.their_parts),
         ("ours  ", one.ours, one.score, one.parts),
     ):
         listed = ", ".join(f"{plugin} {part}" for plugin, part in parts.items())
-        click.echo(f"  {mark} {node}: {score} ({listed})")
+        show_text(f"  {mark} {node}: {score} ({listed})")

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from cli.terminal.options import folder_option, output_option
-from cli.terminal.output import Format, show, show_table
+from cli.terminal.output import Format, show, show_table, show_text
 from services.gateway.kube_api.api_errors import ApiError, Forbidden, Unanswered
 from services.gateway.kube_api.authenticated_connections import NoCluster
 from services.gateway.kube_api.client import KubeApi
@@ -68,14 +68,14 @@ async def _uninstall(kubeconfig: str, folder: Path, *, yes: bool, output: Format
             _print([(one, one.action, one.detail) for one in found], output)
             _summarize(found, output)
             if runs:
-                click.echo(f"This may change yet, and --yes is refused while a gateway runs: {runs}", err=True)
+                show_text(f"This may change yet, and --yes is refused while a gateway runs: {runs}", err=True)
             return
         removals = await remove_leftovers(api, found)
         kept = [(one, DONE["keep"], one.detail) for one in found if one.action == "keep"]
         _print([*map(_outcome, removals), *kept], output)
         _expect_removed(removals, await find_leftovers(api, settings))
     if output == "table":
-        click.echo(f"{api.server}: nothing of this system is left" + (", but what was kept" if kept else ""))
+        show_text(f"{api.server}: nothing of this system is left" + (", but what was kept" if kept else ""))
         click.echo("What you applied yourself is still there: kubectl delete -k k8s/base (or the overlay)")
 
 

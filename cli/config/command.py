@@ -7,7 +7,7 @@ import click
 from cli.config.check_file import FAULT, CheckedLine, check_file
 from cli.terminal.lazy_group import Group
 from cli.terminal.options import output_option
-from cli.terminal.output import Format, show
+from cli.terminal.output import Format, show, show_text
 
 
 @click.group(cls=Group)
@@ -28,9 +28,9 @@ def check(ctx: click.Context, *, file: Path, output: Format) -> None:
     found = check_file(file)
     if output == "table":
         for each in found:
-            click.echo(_text(file, each))
+            show_text(_text(file, each))
         if not any(each.severity == FAULT for each in found):
-            click.echo(f"{file}: accepted")
+            show_text(f"{file}: accepted")
     else:
         show(found, output)
     if any(each.severity == FAULT for each in found):

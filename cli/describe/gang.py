@@ -4,7 +4,7 @@ from cli.describe.describe_command import describe_command
 from cli.describe.description import Description, Table, Value
 from cli.describe.last_events import last_events
 from cli.scheduling.recorded_state import scheduler_state
-from cli.scheduling.waiting_answers import queue_place
+from cli.scheduling.waiting_answers import below_heading, queue_place
 from cli.scheduling.why_gang import explain_gang
 from shared.log.reader import LogReader
 
@@ -34,7 +34,7 @@ async def describe(log: LogReader, name: str) -> Description:
         "Start": gang.estimated_start.text if gang.estimated_start else "",
         "Condition": gang.condition,
     }
-    rows = [(each.name, each.stage, each.node or "-", each.waits_for) for each in gang.members]
+    rows = [(each.name, each.stage, each.node or "-", below_heading(each.waits_for)) for each in gang.members]
     found["Members"] = Table(("name", "stage", "node", "waits for"), rows)
     return {**found, "Events": await last_events(log, name, ("cluster", "scheduling"))}
 

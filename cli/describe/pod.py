@@ -10,7 +10,7 @@ from cli.commands.why_pod import explain_pod
 from cli.describe.describe_command import describe_command
 from cli.describe.description import Description, Table, Value
 from cli.scheduling.recorded_state import scheduler_state
-from cli.scheduling.waiting_answers import pending_in, queue_place
+from cli.scheduling.waiting_answers import below_heading, pending_in, queue_place
 from cli.terminal import name_completion
 from cli.terminal.amounts import human_amounts
 from cli.terminal.durations import instant_of
@@ -59,7 +59,7 @@ async def describe(log: LogReader, name: str) -> Description:
         found["Gang"] = view.gangs.gang_of.get(record.uid, "")
         waiting = [each for each in waiting_pods(view, rules_in_force(view), time.time_ns()) if each.record is record]
         for each in await pending_in(log, view, waiting):
-            found["Waits for"] = each.waits_for
+            found["Waits for"] = below_heading(each.waits_for)
             found["Since"] = each.since
             found["Place"] = queue_place(each.place)
             found["Attempts"] = f"{each.attempts}" + (f", next {each.next_attempt}" if each.next_attempt else "")

@@ -1,7 +1,7 @@
 """`koord dev apply`, `patch` and `delete`: what kubectl is to a real cluster, for the simulated one."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from cli.terminal.object_name import namespace_option
 from cli.terminal.options import folder_option
 from services.simulator.api.resource_kinds import NAMESPACES, Resource
 from shared.bus import NoResponse
+from shared.closest_name import did_you_mean
 from shared.errors import KoordError
 from shared.yaml_fault import yaml_fault
 
@@ -67,7 +68,11 @@ def patch(*, kind: str, name: str, merge_patch: str, namespace: str, folder: Pat
     async def send(api: SimulatedApi) -> None:
         resource, place = await _existing(api, places)
         _refuse_misspelt([(resource, place, change)])
-        click.echo(f"{_name(await api.patch(place, change))} changed")
+        try:
+            changed = await api.patch(place, change)
+        except SimulatorRefused as error:
+            raise await _with_closest(api, place, error) from error
+        click.echo(f"{_name(changed)} changed")
 
     _on_simulator(folder, send)
 
@@ -83,7 +88,10 @@ def delete(*, kind: str, name: str, namespace: str, folder: Path) -> None:
 
     async def send(api: SimulatedApi) -> None:
         _, place = await _existing(api, places)
-        await api.delete(place)
+        try:
+            await api.delete(place)
+        except SimulatorRefused as error:
+            raise await _with_closest(api, place, error) from error
         click.echo(f"{_name(place)} deleted")
 
     _on_simulator(folder, send)
@@ -164,6 +172,20 @@ async def _existing(api: SimulatedApi, places: list[tuple[Resource, Object]]) ->
         else:
             return resource, place
     return places[0]
+
+
+async def _with_closest(api: SimulatedApi, place: Object, error: SimulatorRefused) -> KoordError:
+    """Returns the error, with the object that was probably meant where there is none of this name."""
+    if error.reason != ABSENT:
+        return error
+    metadata = place["metadata"]
+    there = [each["metadata"] for each in await api.list(place["apiVersion"], place["kind"])]
+    return KoordError(f"{error}{did_you_mean(_place_name(metadata), map(_place_name, there))}")
+
+
+def _place_name(metadata: Mapping[str, str]) -> str:
+    namespace = metadata.get("namespace", "")
+    return f"{namespace}/{metadata['name']}" if namespace else metadata["name"]
 
 
 def _missing_namespace(body: Object, error: SimulatorRefused) -> str:

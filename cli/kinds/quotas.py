@@ -5,13 +5,11 @@ from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
-import click
-
 from cli.kinds.kind import Column, Kind, get_command
 from cli.quota import live_tree, render
 from cli.quota.recorded_accounts import COMPUTED, accounts
 from cli.terminal import name_completion
-from cli.terminal.output import show_lines
+from cli.terminal.output import show_lines, show_text
 from cli.terminal.time_arguments import at_option
 from services.quota_ledger.explain.quota_overview import OverviewRow, overview
 
@@ -20,7 +18,7 @@ async def read(postgres: str, at: datetime | None = None) -> Sequence[OverviewRo
     """Reads all quotas, as of the log's head or of an instant."""
     found = await accounts(postgres, at)
     if found.is_computed:
-        click.echo(COMPUTED, err=True)
+        show_text(COMPUTED, err=True)
     faults = (*render.rejected(found.projection), *render.ignored(found.projection))
     show_lines([fault.text for fault in faults], err=True)
     return overview(found.projection)

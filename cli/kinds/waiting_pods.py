@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from operator import attrgetter
 
 from cli.kinds.kind import Column, Kind, get_command
-from cli.scheduling.waiting_answers import PendingPod, read_pending
+from cli.scheduling.waiting_answers import PendingPod, below_heading, read_pending
 from cli.terminal import name_completion
 from cli.terminal.durations import age, second
 from shared.log.admin.session import reading
@@ -26,8 +26,8 @@ def _since(item: PendingPod) -> str:
 def _waits_for(item: PendingPod) -> str:
     start = item.estimated_start
     if start is None or not start.latest:
-        return item.waits_for
-    return f"{item.waits_for}; estimated start {start.earliest} to {start.latest}"
+        return below_heading(item.waits_for)
+    return f"{below_heading(item.waits_for)}; estimated start {start.earliest} to {start.latest}"
 
 
 def _next_try(item: PendingPod) -> str:

@@ -17,7 +17,7 @@ from cli.terminal import name_completion
 from cli.terminal.durations import instant
 from cli.terminal.object_name import cluster_name
 from cli.terminal.options import folder_option, output_option
-from cli.terminal.output import Format, show, show_table
+from cli.terminal.output import Format, show, show_table, show_text
 from cli.terminal.time_arguments import at_option
 from services.slo_controller.overcommit.explain import ResourceExplanation, Step
 from services.slo_controller.overcommit.explain import explain as steps_of
@@ -139,11 +139,11 @@ async def _why_nothing(log: LogReader, name: str, at: datetime | None) -> str:
 
 def _print(found: NodeExplained) -> None:
     basis = f"by a report of {found.report} ({found.source})" if found.report else "without a usage report"
-    click.echo(f"{found.node}: decided {found.decided} ({found.event}, {found.why}), {basis}")
+    show_text(f"{found.node}: decided {found.decided} ({found.event}, {found.why}), {basis}")
     if not found.report and not found.ignored:
-        click.echo(NO_REPORT)
+        show_text(NO_REPORT)
     if found.ignored:
-        click.echo(f"{found.ignored}\n    do: {found.remedy}")
+        show_text(f"{found.ignored}\n    do: {found.remedy}")
     for resource in found.resources:
         click.echo()
         if not resource.steps:
@@ -154,12 +154,12 @@ def _print(found: NodeExplained) -> None:
         click.echo(resource.resource)  # as it is written: the heads of tables are in capitals
         show_table(("", "term", "bytes" if is_memory else "milli-cores", ""), rows)
         if not resource.adds_up:
-            click.echo("the steps do not add up to the amount: please report this event")
+            show_text("the steps do not add up to the amount: please report this event")
     if found.others:
         click.echo()
         show_table(("resource", "amount"), found.others.items())
     for problem in found.problems:
-        click.echo(f"problem: {problem}")
+        show_text(f"problem: {problem}")
 
 
 def _amount(step: Step, *, is_memory: bool) -> str:

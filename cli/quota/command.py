@@ -23,7 +23,7 @@ from cli.supervisor.log_access import log_of
 from cli.terminal import name_completion
 from cli.terminal.object_name import cluster_name, namespaced_name
 from cli.terminal.options import folder_option, output_option
-from cli.terminal.output import Format, show, show_lines, show_table
+from cli.terminal.output import Format, show, show_lines, show_table, show_text
 from cli.terminal.time_arguments import at_option
 from services.quota_ledger.explain.explain_runtime import explain as explain_quota
 from services.quota_ledger.explain.quota_shortfall_of_pod import explain_pod
@@ -97,13 +97,13 @@ def verify(ctx: click.Context, *, output: Format, folder: Path) -> None:
     with log_of(folder) as postgres:
         report, is_computed = asyncio.run(verified(postgres))
     if is_computed:
-        click.echo(COMPUTED, err=True)
+        show_text(COMPUTED, err=True)
     if output == "table":
         click.echo(
             f"{report.events} events to seq {report.seq}: {'balanced' if not report.findings else 'NOT balanced'}"
         )
         for finding in report.findings:
-            click.echo(f"  quota/{finding.seq} {finding.event} {finding.rule}: {finding.what}")
+            show_text(f"  quota/{finding.seq} {finding.event} {finding.rule}: {finding.what}")
     else:
         findings = [finding._asdict() for finding in report.findings]
         show({"events": report.events, "seq": report.seq, "findings": findings}, output)
@@ -163,5 +163,5 @@ def _accounts(folder: Path, at: datetime | None) -> Accounts:
 
 def _noted(found: Accounts) -> Accounts:
     if found.is_computed:
-        click.echo(COMPUTED, err=True)
+        show_text(COMPUTED, err=True)
     return found

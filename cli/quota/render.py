@@ -5,7 +5,13 @@ from typing import NamedTuple
 
 from cli.terminal.amounts import UNLIMITED, exact_amount, human_amount, human_amounts
 from services.quota_ledger.accounting.ledger_projection import LedgerProjection
-from services.quota_ledger.explain.explain_runtime import ChildShare, ExplainedPod, LevelShares, RuntimeExplanation
+from services.quota_ledger.explain.explain_runtime import (
+    ChildShare,
+    ExplainedPod,
+    LevelShares,
+    RuntimeExplanation,
+    ShortResource,
+)
 from services.quota_ledger.explain.quota_overview import OverviewRow
 from services.quota_ledger.explain.quota_shortfall_of_pod import PodExplanation
 from shared.domain.amounts import nonzero, sub
@@ -119,6 +125,7 @@ def explained(found: RuntimeExplanation) -> str:
     ending = f", {human_amounts(over)} too much" if over else ""
     runtime = f"runtime {human_amounts(found.runtime)}" if found.runtime else "not limited"
     text = [f"{found.quota}: {runtime}, used {human_amounts(found.used)}{ending}"]
+    text += map(_short_resource, found.short)
     for level in found.levels:
         text += _level(level)
     if found.below:
@@ -164,6 +171,19 @@ def changes(found: Mapping[str, Mapping[str, list[int]]]) -> Iterator[tuple[str,
         for resource, (now, then) in resources.items():
             sign = "+" if then > now else ""
             yield quota, resource, amount(resource, now), amount(resource, then), sign + amount(resource, then - now)
+
+
+def _short_resource(short: ShortResource) -> str:
+    """Returns why pods of a quota wait for a resource: its bound, the use, and the requests that do not fit."""
+
+    def of(size: int) -> str:
+        return human_amount(short.resource, size)
+
+    how = "" if short.bound == "max" else "; the runtime grows as other quotas request less"
+    return (
+        f"  short of {short.resource}: {of(short.used)} of its {short.bound} {of(short.limit)} is used, "
+        f"and pods that wait request {of(short.waiting)}{how}"
+    )
 
 
 def _pod(pod: ExplainedPod) -> str:

@@ -253,6 +253,11 @@ def _words(each: WaitingPod, refused: Sequence[Refusal], nodes: int, short: Mapp
     return text(state.code, state.detail)
 
 
+def below_heading(waits_for: str) -> str:
+    """Returns what a pod waits for, as it reads below the heading `waits for`."""
+    return waits_for.removeprefix("it waits for ")
+
+
 def _refusal(one: Refusal, nodes: int) -> str:
     counted = f" ({one.nodes} of {nodes} nodes)" if one.nodes and nodes else ""
     return f"{one.plugin}: {one.text}{counted}" if one.plugin else f"{one.text}{counted}"

@@ -118,7 +118,15 @@ def eviction(*, name: str, output: Format, folder: Path) -> None:
         short = name.partition("/")[2]
         if case := await explain_case(log, short):
             return case
-        return await explain_eviction(log, await pod_of_job(log, short) or name)
+        pod = await pod_of_job(log, short)
+        try:
+            return await explain_eviction(log, pod or name)
+        except NoEviction as error:
+            if not pod:
+                raise
+            raise NoEviction(
+                f"PodMigrationJob {short} has evicted nothing yet; `koord why pod {pod}` shows how far it is"
+            ) from error
 
     def lines(found: EvictionExplanation | ExplainedCase) -> Iterator[str]:
         return case_lines(found) if isinstance(found, ExplainedCase) else _lines(found)

@@ -10,7 +10,7 @@ import msgspec
 from cli.scheduling.answer_from_log import answer
 from cli.scheduling.gang_start import PlannedGangStart, StartEstimate, planned_start, start_estimate
 from cli.scheduling.recorded_state import scheduler_state
-from cli.scheduling.waiting_answers import PendingPod, Refusal, pending_in, queue_place
+from cli.scheduling.waiting_answers import PendingPod, Refusal, below_heading, pending_in, queue_place
 from cli.terminal.durations import times
 from cli.terminal.object_name import namespaced_name
 from cli.terminal.options import folder_option, output_option
@@ -259,6 +259,6 @@ def _lines(found: GangExplanation) -> Iterator[str]:
     if found.condition:
         yield f"  condition of its pods: {found.condition}"
     if found.members:
-        rows = [(each.name, each.stage, each.node or "-", each.waits_for) for each in found.members]
+        rows = [(each.name, each.stage, each.node or "-", below_heading(each.waits_for)) for each in found.members]
         yield ""
         yield from table_lines(("member", "stage", "node", "waits for"), rows)

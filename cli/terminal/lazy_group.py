@@ -23,9 +23,9 @@ class Failed(click.ClickException):
 
     def show(self, file: Any = None) -> None:  # noqa: ARG002  click's signature
         """Prints the text on stderr."""
-        from cli.terminal.output import show_lines  # only here: a command that works may not need it
+        from cli.terminal.output import show_text  # only here: a command that works may not need it
 
-        show_lines(f"koord: {self.message}".splitlines(), err=True)
+        show_text(f"koord: {self.message}".rstrip("\n"), err=True)
 
 
 def no_command(group: click.Group, ctx: click.Context, name: str) -> NoReturn:

@@ -8,6 +8,7 @@ import click
 
 from cli.terminal import name_completion
 from cli.terminal.kind_names import kind_of, without_kind
+from cli.terminal.output import show_text
 
 DEFAULT_NAMESPACE = "default"
 
@@ -50,7 +51,7 @@ def _note_unused_namespace(context: click.Context, _parameter: click.Parameter, 
     if namespace is not None:
         kind = kind_of(context)
         why = "quota names count in all namespaces" if kind == "quota" else f"a {kind} has no namespace"
-        click.echo(f"koord: {why}; {namespace!r} has no effect", err=True)
+        show_text(f"koord: {why}; {namespace!r} has no effect", err=True)
 
 
 def full_name(name: str, namespace: str | None) -> str:

@@ -25,6 +25,9 @@ WHOLE = 40
 LEAST = 24
 """Characters to which a column of sentences shrinks where its terminal is narrow."""
 
+BELOW = 8
+"""Indent of a line that goes on with what did not fit beside a row."""
+
 GAP = 2
 """Spaces between two columns."""
 
@@ -33,7 +36,9 @@ def show(value: object, output: Format) -> None:
     """Prints one value for a program, on stdout."""
     plain = msgspec.to_builtins(value)
     if output.startswith(JSONPATH):
-        _show_found(plain, output)
+        if not _show_found(plain, output):
+            path = output.removeprefix(JSONPATH)
+            show_text(f"koord: nothing is at {path!r} in this output; -o json shows all of it", err=True)
     elif output == "yaml":
         import yaml
 
@@ -55,11 +60,17 @@ def show_one_of_many(value: object, output: Format) -> None:
         click.echo(msgspec.json.encode(plain))
 
 
-def _show_found(plain: Any, output: Format) -> None:
-    """Prints each value that the expression finds on a line: text as it is, everything else as JSON."""
-    for value in found_at(output.removeprefix(JSONPATH), plain):
+def _show_found(plain: Any, output: Format) -> bool:
+    """Prints each value that the expression finds on a line: text as it is, everything else as JSON.
+
+    Returns:
+        Whether there was one.
+    """
+    found = found_at(output.removeprefix(JSONPATH), plain)
+    for value in found:
         text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
         click.echo(text, nl=not text.endswith("\n"))
+    return bool(found)
 
 
 def show_table(
@@ -158,6 +169,11 @@ def show_lines(lines: Iterable[str], *, err: bool = False) -> None:
     width = shutil.get_terminal_size().columns if stream.isatty() else 0
     for line in lines:
         click.echo("\n".join(_broken(line, width)) if width else line, err=err)
+
+
+def show_text(text: str, *, err: bool = False) -> None:
+    """Prints a text as `show_lines` does its lines."""
+    show_lines(text.split("\n"), err=err)
 
 
 def broken(line: str) -> list[str]:

@@ -9,8 +9,9 @@ import msgspec
 
 from services.quota_ledger.accounting.ledger_projection import LedgerProjection
 from services.quota_ledger.runtime.fair_share import Child, apportion
+from services.quota_ledger.tree.quota_info import QuotaInfo
 from services.quota_ledger.tree.quota_tree import QuotaTree
-from shared.domain.amounts import total
+from shared.domain.amounts import Amounts, total
 from shared.errors import KoordError
 from shared.kube.elastic_quota import RESERVED, ROOT
 
@@ -101,10 +102,28 @@ class ExplainedPod(msgspec.Struct, frozen=True):
     matched_by: str
 
 
+class ShortResource(msgspec.Struct, frozen=True):
+    """A resource of which a quota has less than its pods request.
+
+    Attributes:
+        bound: `max` where the runtime has reached it, so that only a higher one or the end of pods helps; else
+            `runtime`, which follows from what the others leave.
+        limit: the amount of the bound.
+        waiting: sum of the requests of its own pods that wait.
+    """
+
+    resource: str
+    bound: str
+    limit: int
+    used: int
+    waiting: int
+
+
 class RuntimeExplanation(msgspec.Struct, frozen=True):
     """A quota's runtime: the levels from the root down to it, and the pods in it.
 
     Attributes:
+        short: resources in which its pods that wait do not all fit.
         below: use of each of its children.
         pods: its own, charged ones first; `more_pods`: number of the others, with the sums that these use and wait for.
     """
@@ -119,6 +138,7 @@ class RuntimeExplanation(msgspec.Struct, frozen=True):
     more_pods: int
     more_used: dict[str, int]
     more_waiting: dict[str, int]
+    short: list[ShortResource] = msgspec.field(default_factory=list)
 
 
 def explain(projection: LedgerProjection, quota: str) -> RuntimeExplanation:
@@ -149,7 +169,19 @@ def explain(projection: LedgerProjection, quota: str) -> RuntimeExplanation:
         more_pods=len(rest),
         more_used=total(pod.request for pod in rest if pod.charged),
         more_waiting=total(pod.request for pod in rest if not pod.charged),
+        short=_short(info, total(pod.request for pod in pods if not pod.charged)),
     )
+
+
+def _short(info: QuotaInfo, waiting: Amounts) -> list[ShortResource]:
+    """Returns the resources in which use and waiting requests exceed the runtime; none of a quota without a limit."""
+    found = []
+    for resource, limit in sorted(info.runtime.items()):
+        used, requested = info.used.get(resource, 0), waiting.get(resource, 0)
+        if requested and used + requested > limit:
+            bound = "max" if info.declared.max.get(resource) == limit else "runtime"
+            found.append(ShortResource(resource, bound, limit, used, requested))
+    return found
 
 
 def level(tree: QuotaTree, parent: str, resource: str) -> LevelShares:

@@ -40,5 +40,7 @@ async def test_a_failed_job_is_listed_and_explains_its_pod(database: str) -> Non
     for name in ("d/own", "move-own"):
         shown = await run(log, "why", "eviction", name)
         assert shown.stdout.startswith(f"d/own (own): {text}\n"), shown.stderr
+    shown = await run(log, "why", "eviction", "drain-7-other-1")
+    assert "drain-7-other-1 has evicted nothing yet; `koord why pod d/other` shows how far it is" in shown.stderr
     summary = (await run(log, "why", "pod", "d/own")).stdout.partition("\n")[0]
     assert summary.endswith(f"; the last move of it failed: {text}")

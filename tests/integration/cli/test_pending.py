@@ -67,7 +67,7 @@ async def test_pending_pods_are_listed_in_order_with_what_they_wait_for(log: Log
     assert rows["short"].endswith("short of cpu 1")
     assert "scheduling gates: example.com/later" in rows["later"]
     assert "job" in rows["a"].split()
-    assert "gang d/job has 2 of 3 pods" in rows["a"]
+    assert rows["a"].endswith("  pods of its gang: gang d/job has 2 of 3 pods"), "below `WAITS FOR`"
     assert "the binding is under way" in rows["uses"]
     assert (await run(log, "pending", "short", "-n", "d", "--no-headers", "-o", "wide")).stdout.split()[:2] == [
         "-",

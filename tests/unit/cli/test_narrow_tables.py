@@ -1,12 +1,14 @@
 """Tables on a terminal: sentences are broken to fit, names and numbers never."""
 
 import sys
+from pathlib import Path
 
 import click
 import pytest
 
 from cli.commands.events import show_piece
-from cli.terminal.output import show_lines, show_table
+from cli.main import main
+from cli.terminal.output import show, show_lines, show_table
 
 QUOTA = ("koordinator-default-quota", "memory", "32Gi", "unlimited", "760Gi")
 REASON = "NodeResourcesFit: Insufficient kubernetes.io/batch-cpu (3 of 3 nodes); ElasticQuota: Insufficient quotas"
@@ -70,6 +72,45 @@ def test_a_long_line_is_broken_between_words_and_its_rest_indented(
     assert " ".join([first, *map(str.strip, rest)]) == line
 
 
+def test_an_error_of_usage_fits_into_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "argv", ["koord", "get", "pods", "-o", "foo"])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    lines = capsys.readouterr().err.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "Try 'koord get pods --help' for help." in lines
+    assert "is none of table, wide, name, json, yaml," in " ".join(map(str.strip, lines))
+
+
+def test_a_fault_of_a_configuration_fits_into_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "scheduler.yaml"
+    file.write_text(f"kind: KubeSchedulerConfiguration\napiVersion: kubescheduler.config.k8s.io/v1\n{'x' * 50}: 1\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "argv", ["koord", "config", "check", file.name])
+    with pytest.raises(SystemExit, match="1"):
+        main()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines
+    assert max(map(len, lines)) <= 80
+
+
+def test_a_path_without_a_value_is_noted_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    """`-o jsonpath={.items[*].name}` printed nothing: the list has no `items`."""
+    show([{"name": "a"}], "jsonpath={.items[*].name}")
+    out, err = capsys.readouterr()
+    assert (out, "{.items[*].name}" in err, "-o json" in err) == ("", True, True)
+    show([{"name": "a"}], "jsonpath=[*].name")
+    assert capsys.readouterr() == ("a\n", "")
+
+
 def test_a_line_that_is_not_for_a_terminal_is_whole(capsys: pytest.CaptureFixture[str]) -> None:
     show_lines(["word " * 100])
     assert capsys.readouterr().out == "word " * 100 + "\n"
@@ -83,6 +124,19 @@ def test_the_data_of_events_end_where_a_usual_terminal_ends(
     row = ("2026-11-27T20:40:30.033Z", "scheduling/22", "PodPlaced", "default/batch-00017", "cluster/51", "x" * 300)
     show_piece([row], "table", header=True)
     assert max(map(len, click.unstyle(capsys.readouterr().out).splitlines())) <= 120
+
+
+def test_data_of_events_that_have_no_room_beside_the_other_columns_are_on_a_line_of_their_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a terminal of 80 columns there were 12 characters of them: `data: {"pod_uid":…`."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    row = ("2026-11-27T20:40:30.033Z", "scheduling/22", "PodPlaced", "default/batch-00017", "cluster/51", "x" * 300)
+    show_piece([row], "table", header=False)
+    lines = click.unstyle(capsys.readouterr().out).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[-1].strip() == "x" * 71 + "…"
 
 
 @pytest.mark.parametrize("columns", [80, 120])

@@ -15,7 +15,7 @@ from kubernetes_asyncio import client
 from cli.dev import simulated_objects
 from cli.main import koord
 from cli.simulate.unknown_fields import UNREAD
-from services.simulator.api.request_execution import Request, get
+from services.simulator.api.request_execution import Request, get, list_
 from services.simulator.api.resource_kinds import RESOURCES
 from shared.kube.node import Node, NodeCondition, NodeSpec, NodeStatus, Taint
 from tests.unit.simulator.simulated_world import World
@@ -37,8 +37,8 @@ class _Bus:
 
     async def request(self, subject: str, data: bytes, **_: Any) -> bytes:
         verb = subject.rpartition(".")[2]
-        if verb == "get":
-            return get(self._world.state, data)
+        if read := {"get": get, "list": list_}.get(verb):
+            return read(self._world.state, data)
         return json.dumps(self._world.step(Request(verb, data))[0]).encode()
 
 
@@ -157,6 +157,17 @@ def test_a_field_that_the_kind_does_not_have_is_refused(cluster: Cluster, body: 
     before = {name: set(objects) for name, objects in cluster.world.state.objects.items()}
     assert fault in error_of(cluster.apply(NODE | {"metadata": {"name": "first"}}, body))
     assert {name: set(objects) for name, objects in cluster.world.state.objects.items()} == before
+
+
+def test_an_object_that_does_not_exist_is_an_error_with_the_closest_name(cluster: Cluster) -> None:
+    made = cluster.apply(NODE | {"metadata": {"name": "node-0007"}}, pod())
+    assert made.exit_code == 0, made.output
+    for verb, *patch in (("patch", '{"spec": {}}'), ("delete",)):
+        error = error_of(cluster.dev(verb, "node", "node-007", *patch))
+        assert error.endswith("; perhaps 'node-0007' is meant\n")
+        error = error_of(cluster.dev(verb, "pod", "wep", *patch))
+        assert error.endswith("; perhaps 'default/web' is meant\n")
+    assert "perhaps" not in error_of(cluster.dev("delete", "node", "quite-another"))
 
 
 def test_a_patch_with_a_misspelt_field_is_refused(cluster: Cluster) -> None:

@@ -74,6 +74,21 @@ def test_explain_writes_the_arithmetic_out() -> None:
         explain(projection, "c")
 
 
+def test_a_quota_that_is_too_small_for_its_pods_names_its_bound_the_use_and_what_waits_first() -> None:
+    first, second, *_ = render.explained(explain(borrowed(), "b")).splitlines()
+    assert first == "b: runtime cpu 5, used nothing"
+    assert second == (
+        "  short of cpu: 0 of its runtime 5 is used, and pods that wait request 6; the runtime grows as other quotas "
+        "request less"
+    )
+    full = books_of(
+        CapacitySet(tree="", total={"cpu": 20_000}), team("a", 5_000),
+        waits("x", "a", 9_000), uses("x", "a", 9_000), waits("y", "a", 1_000),
+    )  # fmt: skip
+    _, line, *_ = render.explained(explain(full, "a")).splitlines()
+    assert line == "  short of cpu: 9 of its max 9 is used, and pods that wait request 1"
+
+
 def test_why_names_the_account_that_is_short_and_who_holds_it() -> None:
     found = explain_pod(borrowed(), "y", AdmissionRules())
     assert (found.state, found.short_of, found.missing) == ("short", "b", {"cpu": 1_000})
