@@ -40,6 +40,8 @@ def bus_of(url: str, name: str) -> Bus:
         BadLogin: the URL is none.
     """
     login = login_of(url)
+    # A command ends with the error of the request that fails: the line that a service logs about it says the same.
+    logging.getLogger(Bus.__module__).setLevel(logging.CRITICAL)
     return Bus(url or NOWHERE, name=name, nkey=login.nkey, ca=login.ca)
 
 

@@ -59,10 +59,12 @@ def listed(case: EvictionCaseOpened, at_ns: int, closed: EvictionCaseClosed | No
 
 
 def gains(case: EvictionCaseOpened, closed: EvictionCaseClosed | None) -> tuple[str, ...]:
-    """Returns the expected gain of each node, and what was measured."""
+    """Returns the expected gain of each node that loses or gets a pod, and what was measured."""
     after = {(each.node, each.resource): each.after for each in closed.measured} if closed else {}
     found = []
     for each in case.expected:
+        if each.before == each.after:
+            continue
         measured = after.get((each.node, each.resource))
         text = f"{each.node} {each.resource} {sizes(each.resource, ' -> ', each.before, each.after)}"
         found.append(text if measured is None else f"{text}, measured {sizes(each.resource, '', measured)}")

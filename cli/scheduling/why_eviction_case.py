@@ -123,10 +123,23 @@ def case_lines(found: ExplainedCase) -> Iterator[str]:
         yield f"  gain      {line}"
     for name, left in found.budget.items():
         yield f"  budget    {name}: {left} left"
-    for line in found.passed_over:
-        yield f"  stays     {line}"
+    yield from _stays(found.passed_over)
     if found.passed_over_count > len(found.passed_over):
         yield f"  stays     {found.passed_over_count - len(found.passed_over)} more pods"
+
+
+def _stays(passed_over: Sequence[str]) -> Iterator[str]:
+    """Yields a line for each reason for which pods stay."""
+    by_reason: dict[str, list[str]] = {}
+    for line in passed_over:
+        pod, _, why = line.partition(": ")
+        by_reason.setdefault(why, []).append(pod)
+    for why, pods in by_reason.items():
+        yield (
+            f"  stays     {pods[0]}: {why}"
+            if len(pods) == 1
+            else (f"  stays     {len(pods)} pods: {why}: {', '.join(pods)}")
+        )
 
 
 async def _victim(log: LogReader, victim: Victim, closed: EvictionCaseClosed | None) -> ExplainedVictim:

@@ -15,7 +15,8 @@ NAMES = (
 )
 """The names of each kind."""
 
-_KINDS = {name: names[0] for names in NAMES for name in names}
+SINGULAR = {name: names[0] for names in NAMES for name in names}
+"""Any name of a kind -> its first one."""
 
 _OF_PODS = ("eviction", "slowdown")
 """Kinds whose objects have the names of pods."""
@@ -23,7 +24,7 @@ _OF_PODS = ("eviction", "slowdown")
 
 def kind_of(context: click.Context) -> str:
     """Returns the kind of a command, in the singular; empty where it has none."""
-    return _KINDS.get(context.info_name or "", "")
+    return SINGULAR.get(context.info_name or "", "")
 
 
 def without_kind(name: str, namespace: str | None = None) -> str:
@@ -38,15 +39,15 @@ def without_kind(name: str, namespace: str | None = None) -> str:
     context = click.get_current_context()
     kind = kind_of(context)
     word, slash, rest = name.partition("/")
-    if not kind or not slash or word == namespace or word not in _KINDS:
+    if not kind or not slash or word == namespace or word not in SINGULAR:
         return name
-    if _KINDS[word] == kind or (_KINDS[word] == "pod" and kind in _OF_PODS):
+    if SINGULAR[word] == kind or (SINGULAR[word] == "pod" and kind in _OF_PODS):
         return rest
-    if kind == "reservation" and _KINDS[word] == "pod" and "/" in rest:
+    if kind == "reservation" and SINGULAR[word] == "pod" and "/" in rest:
         return f"pod/{rest}"  # a pod in operating mode acts as a Reservation
     takes = "the name of a pod" if kind in _OF_PODS else f"a {kind}"
     is_namespaced = any(each.name == "namespace" and each.expose_value for each in context.command.params)
     hint = (
         f"; a {'pod' if kind in _OF_PODS else kind} in the namespace {word}: {rest} -n {word}" if is_namespaced else ""
     )
-    raise click.UsageError(f"{name} is a {_KINDS[word]}, and `{context.command_path}` takes {takes}{hint}")
+    raise click.UsageError(f"{name} is a {SINGULAR[word]}, and `{context.command_path}` takes {takes}{hint}")

@@ -28,6 +28,10 @@ LEAST = 24
 BELOW = 8
 """Indent of a line that goes on with what did not fit beside a row."""
 
+_COMMAND = re.compile("`[^`]*`")
+_KEPT = "\0"
+"""Stands for a space at which a line is not broken: that of a short command."""
+
 GAP = 2
 """Spaces between two columns."""
 
@@ -185,14 +189,20 @@ def _broken(line: str, width: int) -> list[str]:
     """Returns a line as lines of at most this width."""
     if len(line) <= width:
         return [line]
-    return textwrap.wrap(
-        line,
+    indent = _rest_begins(line, width)
+
+    def whole(command: re.Match[str]) -> str:
+        return command[0].replace(" ", _KEPT) if len(command[0]) <= (width - indent) // 2 else command[0]
+
+    lines = textwrap.wrap(
+        _COMMAND.sub(whole, line),
         width,
-        subsequent_indent=" " * _rest_begins(line, width),
+        subsequent_indent=" " * indent,
         break_long_words=False,
         break_on_hyphens=False,
         replace_whitespace=False,
     )
+    return [each.replace(_KEPT, " ") for each in lines]
 
 
 def table_lines(

@@ -4,8 +4,15 @@ from typing import Any
 
 import click
 
-from cli.terminal.kind_names import NAMES
+from cli.terminal.kind_names import NAMES, SINGULAR
 from cli.terminal.lazy_group import Entry, LazyGroup
+
+_OTHER_COMMANDS = {
+    "device": "`koord devices` shows those of all nodes, `koord why device` one",
+    "eviction": "`koord why eviction` explains one",
+    "slowdown": "`koord why slowdown` explains one",
+}
+"""Kind -> the commands that it has instead of a verb that does not take it."""
 
 
 def _is_name(rest: list[str]) -> bool:
@@ -43,7 +50,8 @@ class Verb(LazyGroup):
         else:
             from shared.closest_name import did_you_mean  # only here: it takes a tenth of the command's start
 
-            meant = did_you_mean(first, self.entries)
+            others = _OTHER_COMMANDS.get(SINGULAR.get(first, ""), "")
+            meant = f"; {others}" if others else did_you_mean(first, self.entries)
             there = ", ".join(self.entries)
             ctx.fail(f"there is no kind {first!r} to `koord {ctx.info_name}`{meant}; there are {there}")
         return super().resolve_command(ctx, args)

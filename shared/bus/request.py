@@ -30,8 +30,8 @@ class NotPermitted(KoordError):
 
     def __init__(self, user: str, what: str) -> None:
         super().__init__(
-            f"NATS does not let {user or 'a client without a login'} {what}; a login may use the subjects of its service's manifest,  "
-            "and `koord credentials check` reports whether the server has the permissions of this release"
+            f"NATS does not let {user or 'a client without a login'} {what}; use a login whose manifest has that subject, such "
+            "as the operator's; `koord credentials check` reports whether the server has the permissions of this release"
         )
 
 

@@ -80,7 +80,7 @@ def _breakdown_steps(part: _Resource, ratio: str) -> Iterator[Step]:
     if breakdown.policy == batch_resources.REQUEST:
         yield Step("reserved", "-", breakdown.reserved, "reserved by the kubelet or the node's annotation")
     else:
-        remark = f"used outside of pods {breakdown.system}, reserved {breakdown.reserved}: the larger"
+        remark = f"used outside of pods {breakdown.system:,}, reserved {breakdown.reserved:,}: the larger"
         yield Step("system", "-", max(breakdown.system, breakdown.reserved), remark)
     words = {
         batch_resources.REQUEST: "requested",

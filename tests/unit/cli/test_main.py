@@ -196,6 +196,14 @@ def test_a_forgotten_brace_is_named(path: str, wrong: str) -> None:
     assert (refused.exit_code, f"{path!r} {wrong}; add it, or leave both out" in refused.stderr) == (2, True)
 
 
+def test_a_kind_that_another_command_shows_is_answered_with_that_command() -> None:
+    """`koord get devices` advised `koord get evictions`."""
+    for words, command in (("get devices", "koord devices"), ("describe eviction a", "koord why eviction")):
+        result = CliRunner().invoke(koord, words.split())
+        assert (result.exit_code, "perhaps" in result.stderr) == (2, False)
+        assert f"; `{command}` " in result.stderr
+
+
 @pytest.mark.parametrize("arguments", [("why", "config", "slo"), ("why", "pdo", "web")])
 def test_a_kind_that_a_verb_does_not_have_is_named(arguments: tuple[str, ...]) -> None:
     meant = "; perhaps 'pod' is meant" if arguments[1] == "pdo" else ""

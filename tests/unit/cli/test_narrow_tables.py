@@ -111,6 +111,15 @@ def test_a_path_without_a_value_is_noted_on_stderr(capsys: pytest.CaptureFixture
     assert capsys.readouterr() == ("a\n", "")
 
 
+def test_a_short_command_in_a_line_is_not_broken(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    show_lines(["Its quota has room for it; if it waits, then by: `koord why pod`."])
+    assert capsys.readouterr().out.splitlines()[1] == "    `koord why pod`."
+
+
 def test_a_line_that_is_not_for_a_terminal_is_whole(capsys: pytest.CaptureFixture[str]) -> None:
     show_lines(["word " * 100])
     assert capsys.readouterr().out == "word " * 100 + "\n"
