@@ -1,5 +1,6 @@
 """Invariants of a world that has come to rest: every State is the fold of its log, and nothing is left undone."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,7 +9,7 @@ import msgspec
 from cli.dev.fault_simulation import what_holds
 from cli.dev.fault_simulation.cards_at_rest import differing_devices
 from cli.dev.fault_simulation.held_capacity import requested
-from cli.dev.fault_simulation.invariants import EVICTING
+from cli.dev.fault_simulation.invariants import EVICTING, Invariants
 from cli.dev.fault_simulation.memory_api import LEASES
 from cli.dev.fault_simulation.memory_log import Context
 from cli.dev.fault_simulation.migrations_at_rest import unfinished_moves
@@ -148,15 +149,26 @@ def _waits_for_budget(world: World) -> frozenset[str]:
 
 
 def _has_left(world: World, cause: str) -> bool:
-    """Reports whether an eviction has left the log: behind a newer one of its pod, whose outcome is that of both, or from
-    a context that may not request any, and carries none on. No gateway that begins after a long outage can read it.
+    """Reports whether an intent has left the log, so that no gateway that begins after a long outage can read it: behind
+    a newer one of its pod, whose outcome is that of both; from a context that may not request evictions, and carries
+    none on; or because its pod was gone, and nothing is left to carry out.
     """
-    name, _, seq = cause.partition("/")
-    if cause not in world.invariants.repeated and name in EVICTING:
+    invariants, (name, _, seq) = world.invariants, cause.partition("/")
+    if cause not in invariants.repeated and name in EVICTING and not _was_gone(invariants, cause):
         return False
     context = world.postgres.contexts[name]
     copied = (msgspec.json.decode(row.data, type=CarriedForward) for row in context.rows if row.type == _COPY)
     return int(seq) < context.first and all(each.original != cause for each in copied)
+
+
+def _was_gone(invariants: Invariants, cause: str) -> bool:
+    """Reports whether the pod of an intent was recorded as gone when the intent left its log, and no gateway began in
+    between: the one that recorded it ended before the outcome, and the next one began too late.
+    """
+    name, _, seq = cause.partition("/")
+    gone_s, left_s = invariants.gone_s.get(invariants.one_shots[cause], math.inf), invariants.left_s(name, int(seq))
+    began_s = [at_s for at_s in invariants.gateway_began_s if at_s > gone_s]
+    return gone_s < left_s < min(began_s, default=0.0)
 
 
 def _gateway(world: World, waits: frozenset[str]) -> Iterator[str]:

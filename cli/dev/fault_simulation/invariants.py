@@ -29,10 +29,11 @@ from shared.events.cluster import (
     EvictionsReleased,
     IntentRefused,
     PodBound,
+    PodDeleted,
     PodEvicted,
 )
 from shared.events.intents import EvictionRequested
-from shared.events.log import CarriedForward
+from shared.events.log import CarriedForward, WriterStarted
 from shared.events.scheduling import PodPlaced
 from shared.kube import resource_names
 from shared.kube.elastic_quota import QUOTA_NAME
@@ -42,6 +43,8 @@ from shared.kube.quantity import nanos
 _PLACED = PodPlaced.type_name()
 _EVICTION = EvictionRequested.type_name()
 _RELEASED = EvictionsReleased.type_name()
+_DELETED = PodDeleted.type_name()
+_STARTED = WriterStarted.type_name()
 _BOUND = PodBound.type_name()
 _REFUSED = frozenset(kind.type_name() for kind in (BindRejected, BindFailed))
 _COPY = CarriedForward.type_name()
@@ -82,6 +85,8 @@ class Invariants:
         gateway_stops: when a gateway was stopped, and for how long; seconds.
         held: the capacity that Reservations and members of NonStrict gangs hold.
         cards: what is known of GPUs.
+        gateway_began_s: when gateways began to lead, in order.
+        gone_s: uid of a pod -> when its deletion was recorded.
         late_events: context -> number of the events that were decided in the last seconds before the end.
     """
 
@@ -90,6 +95,8 @@ class Invariants:
         self.outcomes: dict[str, str] = {}
         self.repeated: dict[str, None] = {}
         self.gateway_stops: list[tuple[float, float]] = []
+        self.gateway_began_s: list[float] = []
+        self.gone_s: dict[str, float] = {}
         self.late_events: Counter[str] = Counter()
         self.held = HeldCapacity(api, self.live_pods, self._shares_of, self._check_node, report)
         self.cards = CardInvariant(report)
@@ -106,6 +113,7 @@ class Invariants:
         self._shares: dict[
             str, Shares
         ] = {}  # uid -> the CPUs, parts of GPUs and of NUMA nodes that its binding gave it
+        self._kept: dict[str, list[tuple[int, float]]] = {}  # context -> first seq kept after a drop, and since when
         self._evictions: dict[str, None] = {}  # uids whose eviction a log requests
         self._newest_requests: dict[tuple[str, str], str] = {}  # context and uid -> cause of its newest eviction
         self._highest_max: dict[str, int] = {}  # uid of a quota -> nanos of CPU
@@ -140,8 +148,20 @@ class Invariants:
                     self._decided_s[uid] = _recorded_s(row)
             elif row.type == _RELEASED:
                 self._evicted.clear()
+            elif row.type == _DELETED:
+                self.gone_s[msgspec.json.decode(row.data, type=_Named).pod_uid] = asyncio.get_running_loop().time()
+            elif row.type == _STARTED and context == "cluster":
+                self.gateway_began_s.append(asyncio.get_running_loop().time())
             elif row.type in _ONE_SHOT_OUTCOMES:
                 self._check_outcome(cause, row)
+
+    def dropped(self, context: str, first: int) -> None:
+        """Notes that the events of a context before a seq are gone."""
+        self._kept.setdefault(context, []).append((first, asyncio.get_running_loop().time()))
+
+    def left_s(self, context: str, seq: int) -> float:
+        """Returns when an event left its log; infinity while it is there."""
+        return next((at_s for first, at_s in self._kept.get(context, ()) if seq < first), math.inf)
 
     def _check_placement(self, cause: str, row: Row) -> None:
         placed = msgspec.json.decode(row.data, type=_Named)

@@ -100,8 +100,8 @@ class MemoryPostgres:
 
     Attributes:
         appended: called with a context's name and the rows of each commit.
-        dropped: called with a context's name, and the world's time at which the last event of a partition that is
-            dropped was committed.
+        dropped: called with a context's name, the first seq that is kept, and the world's time at which the last event
+            of the partition that is dropped was committed.
         up: False while it restarts; no statement is executed then.
         cut: processes that cannot reach it.
         slow_s: added to the time of each statement.
@@ -112,7 +112,7 @@ class MemoryPostgres:
         self.contexts = {name: Context(name, rows) for name, rows in partitions.items()}
         self.tables: dict[str, dict[Any, Any]] = {"snapshots": {}, "parked": {}, "skips": {}, "followers": {}}
         self.appended: Callable[[str, list[Row]], None] = lambda _context, _rows: None
-        self.dropped: Callable[[str, float], None] = lambda _context, _committed_s: None
+        self.dropped: Callable[[str, int, float], None] = lambda _context, _first, _committed_s: None
         self.up = True
         self.cut: dict[Process, None] = {}
         self.slow_s = 0.0
@@ -301,7 +301,7 @@ class MemoryPostgres:
         context = self.contexts[name]
         last = context.row(seq - 1)
         if last is not None:
-            self.dropped(name, self._committed_s[name, last.seq])
+            self.dropped(name, seq, self._committed_s[name, last.seq])
             context.drop_before(seq)
 
 

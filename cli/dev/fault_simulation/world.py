@@ -64,7 +64,7 @@ class World:
         )
         self.operator = Operator(self.broker, self.api.objects, self._known_and_live)
         self.postgres.appended = self._appended
-        self.postgres.dropped = self._check_drop
+        self.postgres.dropped = self._dropped
         self._volumes = VolumeController(self.api, seed + 10, lambda: self.loop.time() > FAULTS_LAST_S)
         self._workloads = WorkloadController(self.api, seed + 11)
         self.api.changed = self._changed
@@ -223,8 +223,9 @@ class World:
             if (holder := log_of(lease)) and holder != replica.runtime.state.log:
                 self.report(f"{replica.name} sends {request.partition('?')[0]}, and the Lease is that of {holder}")
 
-    def _check_drop(self, context: str, committed_s: float) -> None:
+    def _dropped(self, context: str, first: int, committed_s: float) -> None:
         """Checks that a partition that is dropped is as old as the least that any service keeps."""
+        self.invariants.dropped(context, first)
         keep_s = min(self.kept_s.values(), default=3600.0)
         if self.loop.time() - committed_s < keep_s:
             self.report(
