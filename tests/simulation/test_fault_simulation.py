@@ -23,8 +23,8 @@ SEEDS_OF_A_MUTATION = 120
 FINDS_IT = {
     "pods_leave_before_their_place_is_held": 8,
     "places_are_held_on_any_node": 8,
-    "limits_of_workloads_are_ignored": 37,
-    "members_leave_before_the_places_of_their_gang_are_held": 31,
+    "limits_of_workloads_are_ignored": 144,
+    "members_leave_before_the_places_of_their_gang_are_held": 460,
     "statuses_of_jobs_are_not_carried_forward": 72,
     "revoked_pods_are_requested_again": 33,
     "claims_have_two_volumes": 30,
