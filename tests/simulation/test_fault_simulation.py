@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import msgspec
 import pytest
@@ -15,6 +16,7 @@ from cli.dev.fault_simulation.plan_step import Step
 from cli.dev.fault_simulation.run_seeds import Failure, shrunk_failure
 from cli.dev.fault_simulation.run_world import settle_memory, simulate
 from cli.main import koord
+from shared.agents import receipt
 from tests.simulation.mutations import MUTATIONS
 
 SEEDS_OF_A_MUTATION = 120
@@ -183,6 +185,12 @@ def test_the_command_ends_with_1_on_a_violation(tmp_path: Path) -> None:
     assert printed.exit_code == 1, printed.output
     assert "no service that may has requested it" in printed.output
     assert "usurp metrics-ingest" in printed.output
+
+
+def test_an_agent_that_ends_with_an_error_is_a_violation() -> None:
+    with patch.object(receipt, "decode", side_effect=ValueError("no receipt")):
+        found = simulate(1, (Step(1.0, "create-pod", "one", "plain", 1),)).violations
+    assert any("the agent of node-0 ended with ValueError('no receipt')" in each for each in found), found
 
 
 def test_a_plan_with_an_unknown_step_is_named() -> None:
