@@ -1,6 +1,7 @@
 """The contexts that the descheduler reads and writes, and the intents that it may record."""
 
 from shared.domain.config_rejection import event_right
+from shared.domain.desired_kubernetes_event import event_rights
 from shared.domain.move_destinations import SUBJECT as DESTINATIONS
 from shared.domain.reservation import ORDER
 from shared.events.intents import FieldsDesired, ObjectDesired
@@ -14,6 +15,9 @@ CONFIG_MAP = "koordinator-system/koord-descheduler-config"
 
 COMPONENT = "koordstream/descheduler"
 """Reporter of its Kubernetes Events."""
+
+JOB_EVENTS = "*/koordstream-migration.*"
+"""Names of the Kubernetes Events about PodMigrationJobs and their pods."""
 
 MIGRATION_RIGHTS = (
     EVICT,
@@ -39,6 +43,7 @@ MIGRATION_RIGHTS = (
     IntentRight(ObjectDesired, RESERVATIONS, deletes=True),
     IntentRight(FieldsDesired, RESERVATIONS, fields=(f"metadata.labels.{ORDER}",)),
     IntentRight(FieldsDesired, "nodes", fields=("spec.unschedulable",)),
+    *event_rights(JOB_EVENTS),
 )
 """Of the moves of pods, and of the drain of nodes."""
 

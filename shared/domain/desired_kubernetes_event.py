@@ -10,7 +10,7 @@ from shared.runtime.intent_rights import IntentRight
 
 FIELDS = (
     "involvedObject", "type", "reason", "message", "count", "firstTimestamp", "lastTimestamp", "source",
-    "reportingComponent", "reportingInstance",
+    "reportingComponent", "reportingInstance", "action",
 )  # fmt: skip
 """The fields that such an intent sets, for its right."""
 
@@ -30,7 +30,15 @@ def event_rights(name: str) -> tuple[IntentRight, IntentRight]:
 
 
 def event_intent(
-    key: str, about: dict[str, str], *, reason: str, message: str, component: str, now_ns: int, type_: str = "Warning"
+    key: str,
+    about: dict[str, str],
+    *,
+    reason: str,
+    message: str,
+    component: str,
+    now_ns: int,
+    type_: str = "Warning",
+    action: str = "",
 ) -> ObjectDesired:
     """Returns the intent.
 
@@ -39,6 +47,7 @@ def event_intent(
         about: reference to the object: apiVersion, kind, name, uid and, where it has one, namespace.
         component: the reporter, as `koordstream/scheduler`.
         now_ns: nanoseconds since the epoch.
+        action: one word for what was done, as in upstream's Events; empty for none.
     """
     now = instant_text(now_ns // SECOND * SECOND)
     body = {
@@ -52,5 +61,6 @@ def event_intent(
         "source": {"component": component},
         "reportingComponent": component,
         "reportingInstance": component,
+        **({"action": action} if action else {}),
     }
     return ObjectDesired(resource=KUBERNETES_EVENTS, name=key, body=body)

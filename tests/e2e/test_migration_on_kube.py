@@ -93,6 +93,12 @@ class Site:
         found = self.cluster.api.call("GET", self.stage.path("pods"))
         return any(each["metadata"]["name"] == name for each in found["items"])
 
+    def events(self, namespace: str, about: str) -> dict[str, dict[str, Any]]:
+        """Returns the Events of the descheduler about an object, by reason."""
+        found = self.cluster.api.call("GET", f"/api/v1/namespaces/{namespace}/events")["items"]
+        ours = [each for each in found if each["reportingComponent"] == "koordstream/descheduler"]
+        return {each["reason"]: each for each in ours if each["involvedObject"]["name"] == about}
+
     def reservations(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.cluster.api.call("GET", RESERVATIONS)["items"]
         return found
@@ -139,6 +145,31 @@ async def test_a_pod_moves_by_each_mode_and_a_disruption_budget_is_obeyed(site: 
     await _budget(site, 1)
     await site.status("budget", phase="Succeeded")
     await site.gone("web-2")
+    await _check_events(site, held)
+
+
+async def _check_events(site: Site, held: str) -> None:
+    """The steps of the jobs, and the evictions, are Events of the jobs and of the pods."""
+    progress = [
+        "BoundPodReady", "Complete", "EvictComplete", "Evicting", "PodBoundReservation", "ReservationCreated",
+        "ReservationScheduled", "WaitForPodBindReservation",
+    ]  # fmt: skip
+    reserve = await until(
+        in_thread(lambda: site.events("default", "reserve")),
+        "the Events of job reserve",
+        holds=lambda found: sorted(each for each in found if each != "WaitForBoundPodReady") == progress,
+        within_s=30,
+    )
+    assert {each["type"] for each in reserve.values()} == {"Normal"}
+    assert reserve["ReservationScheduled"]["message"] == f"A place for the successor of the pod is held on node {held}"
+    assert (reserve["Complete"]["action"], reserve["Complete"]["reportingComponent"]) == (
+        "Migrating", "koordstream/descheduler"
+    )  # fmt: skip
+    budget = await asyncio.to_thread(site.events, "default", "budget")
+    assert sorted(budget) == ["EvictComplete", "Evicting"], "no end of its own: it awaits no successor"
+    pod = await asyncio.to_thread(site.events, "default", "web-2")
+    assert pod["Descheduled"]["type"] == "Normal"
+    assert pod["Descheduled"]["message"].startswith('Pod "default/web-2" evicted ')
 
 
 @pytest.mark.soak

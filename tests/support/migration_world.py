@@ -181,7 +181,7 @@ class World:
                         self.append(CLUSTER, rejected, seq)
                         continue
                     self.uids += 1
-                    metadata = body["metadata"] | {"name": name, "uid": f"made-{self.uids}"}
+                    metadata = body.get("metadata", {}) | {"name": name, "uid": f"made-{self.uids}"}
                     metadata["creationTimestamp"] = instant_text(self.now_ns // SECOND * SECOND)
                     self.put(resource, name, body | {"metadata": metadata})
                 case FieldsDesired(resource="pods", name=key):

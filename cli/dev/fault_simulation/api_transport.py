@@ -22,6 +22,7 @@ from services.gateway.kube_api.authenticated_connections import Connections
 from services.gateway.kube_api.client import APPLY, STRATEGIC
 from services.gateway.kube_api.http_pool import NeverSent
 from services.gateway.kube_api.resources import ESSENTIAL
+from shared.kube.resource_names import KUBERNETES_EVENTS
 
 BEFORE = ("409", "429", "500", "503", "refused")
 """Faults of a request that is not executed."""
@@ -112,8 +113,8 @@ class ApiTransport:
         server, resource = self.server, target.resource
         key = f"{target.namespace}/{target.name}" if target.namespace else target.name
         body = msgspec.json.decode(data) if data else {}
-        if resource == "events":
-            return b"{}"
+        if resource == KUBERNETES_EVENTS and method in ("POST", "PATCH") and headers.get("Content-Type") != APPLY:
+            return b"{}"  # one that the gateway makes of itself; those that services desire are kept
         if method == "GET":
             if not target.name:
                 return self._list(target)

@@ -178,7 +178,7 @@ def _gateway(world: World, waits: frozenset[str]) -> Iterator[str]:
         return
     state = leader.runtime.state
     for resource, objects in world.api.objects.items():
-        if resource == LEASES:
+        if resource in (LEASES, resource_names.KUBERNETES_EVENTS):
             continue  # no log has them
         known = {key: each.uid for key, each in state.known.get(resource, {}).items()}
         there = {key: body["metadata"]["uid"] for key, body in objects.items()}

@@ -40,6 +40,7 @@ INSTALLED = frozenset(
         resource_names.POD_GROUPS,
         resource_names.RESERVATIONS,
         resource_names.DEVICES,
+        resource_names.KUBERNETES_EVENTS,
         LEASES,
     }
 )

@@ -18,6 +18,7 @@ from services.descheduler.migration.eviction_step import eviction_in_flight
 from services.descheduler.migration.job_progress import ARBITRATION, SPEC, STATUS, JobProgress, desired_status, ended
 from services.descheduler.migration.job_reservation import reservation_name
 from services.descheduler.migration.job_steps import ORDER_FIELDS, advance, begin, time_out
+from services.descheduler.migration.kubernetes_events import outdated_events
 from services.descheduler.migration.migration_state import GangUnit, MigrationState
 from services.descheduler.migration.pod_migration_job import (
     ABORTED,
@@ -115,6 +116,7 @@ def migration_drafts(
     drafts += _drained(inputs, facts, args, now_ns)
     drafts += (Draft(ObjectDesired(resource=MIGRATION_JOBS, name=job.name, body=None, uid=job.uid)) for job in outdated)
     drafts += _released(state, jobs)
+    drafts += outdated_events(state.events, (job.uid for job in state.facts.jobs.values()))
     return [_with_drain(state, draft) for draft in drafts]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from services.descheduler.migration.job_outcomes import COMPLETE
+from services.descheduler.migration.kubernetes_events import event_drafts
 from services.descheduler.migration.pod_migration_job import (
     FAILED,
     RUNNING,
@@ -38,6 +39,7 @@ class JobProgress:
 
     def __init__(self, job: PodMigrationJob, now_ns: int) -> None:
         self.job, self.status = job, job.status
+        self._now_ns = now_ns
         self._at = instant_text(now_ns // SECOND * SECOND)
         self._drafts: list[Draft] = []
         self._evicted_only = False
@@ -96,10 +98,11 @@ class JobProgress:
         self.status = replace(self.status, phase=SUCCEEDED, status=COMPLETE, reason="", message=message)
 
     def drafts(self) -> list[Draft]:
-        """Returns the events of the decision: the status last, if it changed."""
+        """Returns the events of the decision: the status last, if it changed, with the Kubernetes Events of the change."""
         if self.status == self.job.status:
             return self._drafts
         found = [*self._drafts, Draft(desired_status(self.job, self.status))]
+        found += event_drafts(self.job, self.status, self._now_ns)
         if self.is_over:
             phase, reason, message = self.status.phase, self.status.reason, self.status.message
             found.append(ended(self.job, phase, reason, message, evicted_only=self._evicted_only))

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from services.descheduler.migration.cluster_facts import ClusterFacts, StoredFacts
 from services.descheduler.migration.job_reservation import job_of
+from services.descheduler.migration.kubernetes_events import is_job_event
 from services.descheduler.migration.pod_migration_job import ABORTED, DRAIN, SUCCEEDED
 from services.descheduler.state.observed_pods import ObservedPods
 from shared.events import RecordedEvent
@@ -36,7 +37,7 @@ from shared.events.migration import (
     MigrationEvictionDecided,
 )
 from shared.kube.instants import SECOND
-from shared.kube.resource_names import CORDON, MIGRATION_JOBS, RESERVATIONS
+from shared.kube.resource_names import CORDON, KUBERNETES_EVENTS, MIGRATION_JOBS, RESERVATIONS
 
 OWN = "descheduling"
 SOFT_FIELDS = "soft-eviction"
@@ -159,6 +160,7 @@ class MigrationState:
         requests: seq -> eviction that a job requested, oldest first (`descheduling`).
         made: Reservation -> uid of the job for which it was created, until its deletion was decided (`descheduling`).
         deleted: uid -> name of the jobs whose deletion was decided (`descheduling`).
+        events: `namespace/name` of the Kubernetes Events about jobs that were written (`descheduling`).
         drains: node -> its drain (`descheduling`).
         drain_jobs: name -> job of an open drain that has not ended (`descheduling`).
         drain_ends: name -> job of an open drain that has ended, the oldest first (`descheduling`).
@@ -174,6 +176,7 @@ class MigrationState:
         self.requests: dict[int, Request] = {}
         self.made: dict[str, str] = {}
         self.deleted: dict[str, str] = {}
+        self.events: dict[str, None] = {}
         self.drains: dict[str, Drain] = {}
         self.drain_jobs: dict[str, DrainJob] = {}
         self.drain_ends: dict[str, DrainJob] = {}
@@ -242,6 +245,11 @@ class MigrationState:
                     self.made[name] = job
             case ObjectDesired(resource=resource, name=name, body=None, uid=uid) if resource == MIGRATION_JOBS:
                 self.deleted[uid] = name
+            case ObjectDesired(resource=resource, name=name, body=body) if resource == KUBERNETES_EVENTS:
+                if body is None:
+                    self.events.pop(name, None)
+                elif is_job_event(name):
+                    self.events[name] = None
 
     def _ended(self, ended: MigrationEnded) -> None:
         self.passed.pop(ended.job_uid, None)
@@ -326,6 +334,7 @@ class MigrationState:
             self.units,
             self.made,
             self.deleted,
+            self.events,
             self.drains,
             self.drain_jobs,
             list(self.drain_ends.items()),
@@ -339,6 +348,7 @@ class MigrationState:
         self.aborted, self.rejected, self.outcomes = stored.aborted, stored.rejected, dict(stored.outcomes)
         self.passed, self._decided = stored.passed, stored.decided
         self.units, self.made, self.deleted = stored.units, stored.made, stored.deleted
+        self.events = stored.events
         self.drains, self.drain_jobs, self.drain_ends = stored.drains, stored.drain_jobs, dict(stored.drain_ends)
         for request in stored.requests:
             self.requests[request.seq] = request
@@ -356,6 +366,7 @@ class StoredMigration(msgspec.Struct):
     units: dict[str, GangUnit]
     made: dict[str, str]
     deleted: dict[str, str]
+    events: dict[str, None]
     drains: dict[str, Drain]
     drain_jobs: dict[str, DrainJob]
     drain_ends: list[tuple[str, DrainJob]]

@@ -90,7 +90,7 @@ class DeschedulerState(OwnDesiredStates):
         cases: eviction cases, and the PodMigrationJobs by which they move pods.
     """
 
-    SCHEMA: ClassVar[int] = 10
+    SCHEMA: ClassVar[int] = 11
 
     def __init__(self) -> None:
         super().__init__()
