@@ -150,14 +150,14 @@ async def test_a_pod_moves_by_each_mode_and_a_disruption_budget_is_obeyed(site: 
 
 async def _check_events(site: Site, held: str) -> None:
     """The steps of the jobs, and the evictions, are Events of the jobs and of the pods."""
-    progress = [
-        "BoundPodReady", "Complete", "EvictComplete", "Evicting", "PodBoundReservation", "ReservationCreated",
-        "ReservationScheduled", "WaitForPodBindReservation",
-    ]  # fmt: skip
+    progress = {
+        "ReservationCreated", "ReservationScheduled", "EvictComplete", "PodBoundReservation", "BoundPodReady", "Complete"
+    }  # fmt: skip
+    while_it_waits = {"Evicting", "WaitForPodBindReservation", "WaitForBoundPodReady"}
     reserve = await until(
         in_thread(lambda: site.events("default", "reserve")),
         "the Events of job reserve",
-        holds=lambda found: sorted(each for each in found if each != "WaitForBoundPodReady") == progress,
+        holds=lambda found: found.keys() - while_it_waits == progress,
         within_s=30,
     )
     assert {each["type"] for each in reserve.values()} == {"Normal"}
