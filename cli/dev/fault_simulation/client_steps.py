@@ -59,7 +59,7 @@ def _request_eviction(world: World, step: Step) -> None:
     node = pod["spec"].get("nodeName") if pod else None
     if pod is not None and node in world.agents:
         agent = world.agents[node]
-        world.begin(agent.process, agent.request_eviction(pod["metadata"]["uid"]))
+        world.begin(agent.process, agent.request_eviction, pod["metadata"]["uid"])
 
 
 def _evict_all(world: World, _step: Step) -> None:
@@ -74,7 +74,7 @@ def _crash_in_evictions(world: World, step: Step) -> None:
 
 
 def _hold_evictions(world: World, _step: Step) -> None:
-    world.begin(world.operator.process, world.operator.hold_evictions())
+    world.begin(world.operator.process, world.operator.hold_evictions)
 
 
 def _forge_allocations(world: World, _step: Step) -> None:

@@ -35,11 +35,11 @@ def _migrate_gang(world: World, step: Step) -> None:
 
 
 def _drain(world: World, step: Step) -> None:
-    world.begin(world.operator.process, world.operator.drain("start", step.target))
+    world.begin(world.operator.process, world.operator.drain, "start", step.target)
 
 
 def _cancel_drain(world: World, step: Step) -> None:
-    world.begin(world.operator.process, world.operator.drain("cancel", step.target))
+    world.begin(world.operator.process, world.operator.drain, "cancel", step.target)
 
 
 def _uncordon(world: World, step: Step) -> None:

@@ -87,7 +87,7 @@ def _begin(world: World, plan: Plan) -> None:
         world.start_replica(DESCHEDULER)
     for name in world.api.objects["nodes"]:
         world.start_agent(name)
-    world.begin(world.operator.process, world.operator.run())
+    world.begin(world.operator.process, world.operator.run)
     for step in plan:
         if step.do == "create-pod":
             world.kinds[step.target] = step.what

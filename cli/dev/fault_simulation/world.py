@@ -88,13 +88,13 @@ class World:
         """Calls the callback after a delay, whether or not the process that asked for it still runs."""
         self.loop.call_later(delay_s, callback, context=self.loop.outside.context)
 
-    def begin(self, process: Process, work: Coroutine[Any, Any, None]) -> None:
+    def begin(self, process: Process, work: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
         """Starts what an agent or the operator does. An error in it breaks the world: without them it tests less."""
-        self.loop.spawn(process, self._reporting(process, work))
+        self.loop.spawn(process, self._reporting(process, work, *args))
 
-    async def _reporting(self, process: Process, work: Coroutine[Any, Any, None]) -> None:
+    async def _reporting(self, process: Process, work: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
         try:
-            await work
+            await work(*args)
         except Exception as error:  # noqa: BLE001  whatever ends it
             self.report(f"the {process.name} ended with {error!r}")
 
@@ -133,14 +133,14 @@ class World:
     def start_agent(self, node: str) -> None:
         """Starts a node's agent."""
         agent = self.agents[node] = NodeAgent(self.broker, node, self.random.random() * 3)
-        self.begin(agent.process, agent.run())
+        self.begin(agent.process, agent.run)
 
     def report_devices(self, node: str) -> None:
         """Lets a node's agent report its cards from now on."""
         if node not in self.cards and node in self.agents:
             agent, cards = self.agents[node], NodeCards(node)
             self.cards[node] = cards
-            self.begin(agent.process, cards.report(agent, self.invariants.cards.answered))
+            self.begin(agent.process, cards.report, agent, self.invariants.cards.answered)
 
     def crash_after(self, replica: Replica, callbacks: int) -> None:
         """Crashes a replica after so many more of its callbacks."""
@@ -170,7 +170,7 @@ class World:
         operator = self.operator
         if not operator.watches_evictions and context == "cluster" and any(row.type == _PAUSED for row in rows):
             operator.watches_evictions = True
-            self.begin(operator.process, operator.watch_evictions())
+            self.begin(operator.process, operator.watch_evictions)
 
     def _changed(self, resource: str, key: str, before: Body | None, after: Body | None) -> None:
         self.invariants.changed(resource, key, before, after)
