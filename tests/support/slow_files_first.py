@@ -29,6 +29,7 @@ LONGEST_FIRST = (
     "integration/gateway/test_watch.py",
     "integration/cli/test_events_and_audit.py",
     "e2e/test_quota_on_kube.py",
+    "e2e/test_descheduling_on_kube.py",
     "integration/log/test_server_faults.py",
     "integration/cli/test_bench_takeover.py",
     "integration/cli/test_bench_e2e.py",
