@@ -45,13 +45,17 @@ GUIDE = {
                         "evictableNamespaces": {"exclude": ["kube-system", "koordinator-system"]},
                     },
                 },
-                {"name": "MigrationController", "args": {"objectLimiters": {"workload": {"duration": "0s"}}}},
+                {
+                    "name": "MigrationController",
+                    "args": {"objectLimiters": {"workload": {"duration": "0s"}}, "defaultJobTTL": "60s"},
+                },
             ],
         }
     ],
 }
 """The published guide's DeschedulerConfiguration, but for the limit of two pods of a workload in five minutes, which has
-tests of its own: how many move at once stays limited.
+tests of its own (how many move at once stays limited), and for jobs that end after a minute: the successor of one pod may
+use the place that is held for another of its workload.
 """
 
 HIGH_MILLI = CORES * 1000 * 50 // 100
