@@ -51,15 +51,31 @@ async def require_gateway(postgres: str) -> None:
     Raises:
         KoordError: the log is that of a simulated cluster.
     """
-    from cli.simulated_cluster import is_simulated
+    if await _is_simulated(postgres) is True:
+        raise KoordError("the cluster is simulated: it has no gateway, whose lists and evictions could be controlled")
+
+
+async def require_simulator(postgres: str) -> None:
+    """Ends a command at once that no simulator will answer. Without Postgres this is not known, and the request goes out.
+
+    Raises:
+        KoordError: the log is that of a real cluster.
+    """
+    if await _is_simulated(postgres) is False:
+        raise KoordError("the log is that of a real cluster, which no simulator serves: use kubectl")
+
+
+async def _is_simulated(postgres: str) -> bool | None:
+    """Returns whether the log is that of a simulated cluster; None where nothing has written about one, or without a log."""
+    from cli.simulated_cluster import is_simulators
+    from shared.log.admin.newest_events import writer_of
     from shared.log.admin.session import opened
 
-    simulated = False
     with suppress(KoordError, TimeoutError):
         async with asyncio.timeout(LOG_S), opened(postgres) as database:
-            simulated = await is_simulated(database)
-    if simulated:
-        raise KoordError("the cluster is simulated: it has no gateway, whose lists and evictions could be controlled")
+            writer = await writer_of(database, "cluster")
+            return None if writer is None else is_simulators(writer)
+    return None
 
 
 async def request_leading_gateway(nats: str, name: str, subject: str, data: bytes = b"") -> bytes:

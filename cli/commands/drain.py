@@ -42,7 +42,7 @@ class FromLog(NamedTuple):
     help="Show the drain that goes on, or which pods would move, wait or stay, and the outcome of the last drain; "
     "nothing changes.",
 )
-@click.option("--watch", is_flag=True, help="Show the progress until the drain has ended.")
+@click.option("--watch", is_flag=True, help="Show each change until the drain has ended.")
 @click.option("--cancel", is_flag=True, help="End the drain. Jobs that began go on; the node stays cordoned.")
 @click.option("--reason", default="", help="Why; recorded with the drain.")
 @click.option("--by", default=getpass.getuser, show_default="you", help="Who decides.")
@@ -65,6 +65,7 @@ def drain(
     if found.fault:
         raise KoordError("; ".join((found.fault, *(how_it_ended(node, log) if cancel else ()))))
     _show(found, output, verb, log)
+    shown = found
     while watch and found.draining:
         time.sleep(WATCH_INTERVAL_S)
         found = asyncio.run(request_drain(endpoints.nats, DrainCommand("plan", node)))
@@ -74,7 +75,9 @@ def drain(
             log = asyncio.run(_from_log(endpoints.postgres, node))
             if log.last is not None and (ended := log.last.ended) is not None:
                 found = replace(found, moved=ended.moved, evicted=ended.evicted)
-        _show(found, output, "start" if found.draining else "ended", log)
+        if found != shown:
+            _show(found, output, "start" if found.draining else "ended", log)
+        shown = found
 
 
 async def request_drain(nats: str, command: DrainCommand) -> DrainStatus:

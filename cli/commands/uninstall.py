@@ -76,7 +76,7 @@ async def _uninstall(kubeconfig: str, folder: Path, *, yes: bool, output: Format
         _expect_removed(removals, await find_leftovers(api, settings))
     if output == "table":
         show_text(f"{api.server}: nothing of this system is left" + (", but what was kept" if kept else ""))
-        click.echo("What you applied yourself is still there: kubectl delete -k k8s/base (or the overlay)")
+        show_text("What you applied yourself is still there: kubectl delete -k k8s/base (or the overlay)")
 
 
 async def _running_gateway(api: KubeApi, settings: GatewaySettings, folder: Path) -> str:

@@ -8,10 +8,11 @@ from typing import Any
 import click
 import yaml
 
-from cli.bus_connection import ANSWER_S, bus_of
+from cli.bus_connection import ANSWER_S, bus_of, require_simulator
 from cli.dev.misspelt_fields import misspelt_fields
 from cli.dev.simulated_kinds import resource_of_manifest, resources_named
 from cli.simulate.simulator_client import Object, SimulatedApi, SimulatorRefused
+from cli.supervisor.endpoints import Endpoints
 from cli.supervisor.system_folder import find_endpoints
 from cli.terminal.object_name import namespace_option
 from cli.terminal.options import folder_option
@@ -98,8 +99,9 @@ def delete(*, kind: str, name: str, namespace: str, folder: Path) -> None:
 
 
 def _on_simulator(folder: Path, send: Callable[[SimulatedApi], Awaitable[None]]) -> None:
-    async def run(url: str) -> None:
-        bus = bus_of(url, "koord dev")
+    async def run(endpoints: Endpoints) -> None:
+        await require_simulator(endpoints.postgres)
+        bus = bus_of(endpoints.nats, "koord dev")
         await bus.start()
         try:
             await send(SimulatedApi(bus, deadline_s=ANSWER_S))
@@ -107,7 +109,7 @@ def _on_simulator(folder: Path, send: Callable[[SimulatedApi], Awaitable[None]])
             await bus.close()
 
     try:
-        asyncio.run(run(find_endpoints(folder).nats))
+        asyncio.run(run(find_endpoints(folder)))
     except NoResponse as error:
         raise KoordError(
             "no simulator responds: it is part of `koord up` without --kubeconfig; a real cluster has kubectl"

@@ -272,10 +272,14 @@ def _unknown(facts: NodeFacts) -> Iterator[str]:
     yield "which pods a cycle rejected for this node: cycles record the number of nodes for each reason, not their names"
 
 
+def _waiting(pods: int) -> str:
+    return f"{pods} pod{'' if pods == 1 else 's'} wait{'s' if pods == 1 else ''} for a node"
+
+
 def _lines(found: NodeAnswer) -> Iterator[str]:
     yield f"{found.node}: {found.summary}"
     last = f"; the last was placed at {found.last_placed}" if found.last_placed else ""
-    yield f"  pods: {found.pods}{last}; {found.waiting} wait for a node in the cluster"
+    yield f"  pods: {found.pods}{last}; in the cluster {_waiting(found.waiting)}"
     yield f"  requested: {human_amounts(found.requested)}"
     yield f"  allocatable: {human_amounts(found.allocatable)}"
     if found.usage:

@@ -19,6 +19,7 @@ from cli.supervisor.status_view import View
 from cli.supervisor.supervisor import Spec, Supervisor, Unit
 from cli.supervisor.system_folder import DEFAULT, announced, taken
 from cli.supervisor.system_servers import Servers
+from cli.terminal.output import show_text
 from shared.errors import KoordError
 from shared.kube.cluster_identity import ClusterTaken, WrongCluster
 
@@ -85,7 +86,7 @@ def up(
     check_settings((spec.service for spec in specs), os.environ)
     system = asyncio.run(folder_of(folder, kubeconfig))
     if not kubeconfig and NODES in os.environ and (system / "postgres" / "data").is_dir():
-        click.echo(f"koord: {NODES} is of a new cluster; the one in {system} keeps its nodes", err=True)
+        show_text(f"koord: {NODES} is of a new cluster; the one in {system} keeps its nodes", err=True)
     with taken(system, patience_s=READERS_S):
         asyncio.run(_up(specs, system.absolute(), log_level))
 
@@ -136,7 +137,7 @@ def shadow_words(specs: list[Spec]) -> str:
 
 async def _up(specs: list[Spec], folder: Path, log_level: str) -> None:
     for text in variables_without_effect((spec.service for spec in specs), os.environ):
-        click.echo(f"koord: {text}", err=True)
+        show_text(f"koord: {text}", err=True)
     click.echo(f"data and logs: {folder}", err=True)
     if words := shadow_words(specs):
         click.echo(f"  {words}", err=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from cli.supervisor.system_folder import FolderTaken, find_endpoints, find_running, server_of, systems_in, taken
+from cli.terminal.output import show_text
 
 READ_ONLY = {"default_transaction_read_only": "on"}
 OTHERS_S = 30.0
@@ -47,7 +48,7 @@ def log_of(folder: Path) -> Iterator[str]:
                 raise
             yield find_endpoints(folder).postgres  # it was starting
             return
-        click.echo(f"koord: no system runs in {system}; its Postgres is started to read the log", err=True)
+        show_text(f"koord: no system runs in {system}; its Postgres is started to read the log", err=True)
         postgres = EmbeddedPostgres(server / "postgres", settings=READ_ONLY)
         asyncio.run(postgres.start())
         try:

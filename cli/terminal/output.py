@@ -25,8 +25,8 @@ WHOLE = 40
 LEAST = 24
 """Characters to which a column of sentences shrinks where its terminal is narrow."""
 
-BELOW = 8
-"""Indent of a line that goes on with what did not fit beside a row."""
+BELOW = 10
+"""Columns before the data of an event that are below its row."""
 
 _COMMAND = re.compile("`[^`]*`")
 _KEPT = "\0"
@@ -190,6 +190,8 @@ def _broken(line: str, width: int) -> list[str]:
     if len(line) <= width:
         return [line]
     indent = _rest_begins(line, width)
+    if any(len(word) > width - indent for word in line.split()):
+        indent = 4
 
     def whole(command: re.Match[str]) -> str:
         return command[0].replace(" ", _KEPT) if len(command[0]) <= (width - indent) // 2 else command[0]

@@ -52,7 +52,7 @@ class Planned(NamedTuple):
     """A pod of the node.
 
     Attributes:
-        reason: why it waits or stays; the job that moves it.
+        reason: why it waits or stays; the job that moves it, and why that waits before the eviction.
     """
 
     pod: Pod
@@ -91,8 +91,9 @@ def _as_unit(plan: list[Planned], gang: str) -> list[Planned]:
 
 def _planned(state: MigrationState, chain: FilterChain, limits: RateLimits, pod: Pod) -> Planned:
     uid = pod.metadata.uid
-    if (reason := chain.existing_job(pod)) or uid in state.drain_jobs_in_creation():
-        return Planned(pod, DrainStep.MOVES, reason)
+    if (job := chain.existing_job(pod)) or uid in state.drain_jobs_in_creation():
+        waits = "" if state.eviction(uid) is not None else limits.object_exceeded(pod)
+        return Planned(pod, DrainStep.MOVES, f"{job}, and waits: {waits}" if job and waits else job)
     if pod.metadata.deletion_timestamp:
         return Planned(pod, DrainStep.MOVES, "it is terminating")
     if reason := chain.non_retryable(pod) or chain.scheduler(pod):

@@ -71,7 +71,8 @@ class RateLimits:
             for at_ns in instants:
                 bucket = after_eviction(bucket, limit, at_ns)
             if is_exceeded(bucket, limit, self._now_ns):
-                return f"{limit.tokens} evictions of its {kind} in {limit.duration_ns // 10**9} s are allowed"
+                plural = "" if limit.tokens == 1 else "s"
+                return f"at most {limit.tokens} eviction{plural} of its {kind} in {limit.duration_ns // 10**9} s"
         return ""
 
     def _object_limit(self, kind: str, pod: Pod) -> Limit:

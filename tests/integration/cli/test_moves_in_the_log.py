@@ -31,6 +31,10 @@ async def test_a_failed_job_is_listed_and_explains_its_pod(database: str) -> Non
     )  # fmt: skip
     begun = MigrationArbitrated(job="drain-7-other-1", job_uid="v", pod="d/other")
     await append(database, "descheduling", [Draft(failed), Draft(begun)], time.time_ns())
+    began = time.monotonic()
+    refused = await run(log, "dev", "patch", "node", "n", "{}")
+    assert "the log is that of a real cluster, which no simulator serves: use kubectl" in refused.stderr
+    assert time.monotonic() - began < 5, "it does not wait for a response"
     listed = json.loads((await run(log, "get", "evictions", "-o", "json")).stdout)["items"]
     assert {each["name"]: (each["plugin"], each["state"]) for each in listed} == {
         "move-own": ("PodMigrationJob", "failed"),

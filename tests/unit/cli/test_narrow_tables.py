@@ -111,6 +111,19 @@ def test_a_path_without_a_value_is_noted_on_stderr(capsys: pytest.CaptureFixture
     assert capsys.readouterr() == ("a\n", "")
 
 
+def test_a_line_whose_rest_has_a_long_name_begins_at_the_left_where_the_name_fits(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A step of `koord why eviction` was 92 characters long: 45 columns, and the name of a job."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    job = "drain-3-61ffb8e2-d5ea-42df-9130-b9c94f256445-1"
+    show_lines([f"2026-11-28T05:13:37.254Z  descheduling/33    PodMigrationJob {job} moved it"])
+    first, rest = capsys.readouterr().out.splitlines()
+    assert rest == f"    {job} moved it"
+    assert first.endswith("PodMigrationJob")
+
+
 def test_a_short_command_in_a_line_is_not_broken(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -145,7 +158,7 @@ def test_data_of_events_that_have_no_room_beside_the_other_columns_are_on_a_line
     show_piece([row], "table", header=False)
     lines = click.unstyle(capsys.readouterr().out).splitlines()
     assert max(map(len, lines)) <= 80
-    assert lines[-1].strip() == "x" * 71 + "…"
+    assert lines[-1].strip() == "x" * 69 + "…"
 
 
 @pytest.mark.parametrize("columns", [80, 120])

@@ -64,7 +64,7 @@ class Cluster:
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     made = Cluster(tmp_path)
     monkeypatch.setattr(simulated_objects, "bus_of", lambda *_: _Bus(made.world))
-    monkeypatch.setattr(simulated_objects, "find_endpoints", lambda _: SimpleNamespace(nats=""))
+    monkeypatch.setattr(simulated_objects, "find_endpoints", lambda _: SimpleNamespace(nats="", postgres=""))
     return made
 
 

@@ -11,7 +11,10 @@ import pytest
 from cli.commands.drain import FromLog, headline, how_it_ended
 from cli.node.drains_of_node import LastDrain
 from services.descheduler.drain_requests import DrainRequests, event_of, fault_of, status_of
+from services.descheduler.migration.decide_migration import effective_facts
+from services.descheduler.migration.drain import DrainStep, drain_plan
 from services.descheduler.migration.pod_migration_job import read_job
+from services.descheduler.migration.rate_limits import RateLimits
 from services.descheduler.retention_carry_forward import CARRY_FORWARD
 from services.descheduler.state.descheduler_state import FOLDED, DeschedulerState
 from shared.events import Draft
@@ -96,6 +99,21 @@ def test_nothing_moves_before_the_node_is_cordoned_and_at_most_two_at_once() -> 
     assert {job.annotations["koordinator.sh/evict-reason"] for job in jobs} == {"drain of node n0 by ann: new disks"}
     waiting = status_of(world.state, NODE, "", world.now_ns)
     assert waiting.pods == ()  # without a configuration nothing is planned
+
+
+def test_a_job_that_waits_since_pods_of_its_workload_were_evicted_lately_has_that_as_reason() -> None:
+    """`koord drain --watch` showed for 150 s that a job moves the pod, and not why nothing happened."""
+    world = draining(pods=2)
+    given = {"workload": {"duration": "300s", "maxMigrating": 1}}
+    world.args = world.args._replace(object_limiters=migration_args(objectLimiters=given).object_limiters)
+    assert run(world, rounds=20) == []
+    facts = effective_facts(world.state)
+    limits = RateLimits(world.state.migration, facts, world.args, world.now_ns)
+    _, second = drain_plan(world.state.migration, facts, world.args, limits, NODE)
+    assert second.step is DrainStep.MOVES
+    assert second.reason.endswith(" moves it, and waits: at most 1 eviction of its workload in 300 s")
+    world.pass_time(300)
+    assert [each.moved for each in run(world)] == [2]
 
 
 def test_a_restart_goes_on_with_a_drain() -> None:

@@ -34,7 +34,7 @@ def test_plugins_get_the_reason_why_a_pod_may_not_move() -> None:
     world.decide()
     world.gateway()
     limited = migration_filter(world.state, args, world.now_ns)(pod_on_node(pods[1]))
-    assert limited == "2 evictions of its workload in 300 s are allowed"
+    assert limited == "at most 2 evictions of its workload in 300 s"
 
 
 @pytest.mark.parametrize("seed", range(30))
