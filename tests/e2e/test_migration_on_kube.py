@@ -11,6 +11,7 @@ import pytest
 
 from cli.dev.fake_nodes import create_nodes, node_object
 from cli.dev.local_control_plane import Cluster
+from shared.domain.gang import POD_GROUP_LABEL
 from tests.cluster.fixtures import StartCluster
 from tests.e2e.stage import Stage, pod
 from tests.support.kube_system import System, koord, running
@@ -54,9 +55,17 @@ class Site:
 
     async def make(self, name: str) -> str:
         """Creates a pod of the StatefulSet; returns its node once it is ready there."""
-        body = pod(name, "1", labels={"app": "web"})
+        await self.create(name)
+        return await self.ready(name)
+
+    async def create(self, name: str, **labels: str) -> None:
+        """Creates a pod of the StatefulSet."""
+        body = pod(name, "1", labels={"app": "web", **labels})
         body["metadata"]["ownerReferences"] = [self.owner]
         await self.stage.create(body)
+
+    async def ready(self, name: str) -> str:
+        """Waits until a pod has a node, and makes it ready there; returns the node."""
         node = await self.stage.placed(name)
         ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
         await self.stage.call("PATCH", f"{self.stage.path('pods', name)}/status", {"status": ready}, "strategic")
@@ -220,6 +229,45 @@ async def test_a_node_is_drained_within_the_limits_of_its_workload(site: Site) -
         holds=lambda printed: f"node {node} is not being drained" in printed,
         within_s=60,
     )
+
+
+@pytest.mark.soak
+async def test_a_drain_holds_the_places_of_a_whole_gang_before_the_first_member_leaves(site: Site) -> None:
+    names, label = [f"web-{number}" for number in range(3)], {POD_GROUP_LABEL: "train"}
+    group = {
+        "apiVersion": "scheduling.sigs.k8s.io/v1alpha1", "kind": "PodGroup", "metadata": {"name": "train"},
+        "spec": {"minMember": len(names)},
+    }  # fmt: skip
+    await site.stage.call("POST", "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/default/podgroups", group)
+    others = ("node-1", "node-2")
+    for node in others:
+        await site.stage.call("PATCH", f"/api/v1/nodes/{node}", {"spec": {"unschedulable": True}})
+    for name in names:
+        await site.create(name, **label)
+    assert {await site.ready(name) for name in names} == {"node-0"}
+    for node in others:
+        await site.stage.call("PATCH", f"/api/v1/nodes/{node}", {"spec": {"unschedulable": None}})
+    await koord(site.system, "drain", "node-0")
+    there = await until(
+        in_thread(lambda: [name for name in names if site.cluster_has(name)]),
+        "the first eviction",
+        holds=lambda found: len(found) < len(names),
+        within_s=60,
+    )
+    held = await asyncio.to_thread(site.reservations)
+    assert len(held) == len(names), f"{there} are left"
+    places = sorted(each["status"]["nodeName"] for each in held)
+    assert set(places) <= set(others)
+    for name in names:
+        await site.gone(name)
+    for name in names:
+        await site.create(name, **label)
+    assert sorted([await site.ready(name) for name in names]) == places
+    jobs = await asyncio.to_thread(site.cluster.api.call, "GET", JOBS)
+    for job in jobs["items"]:
+        await site.status(job["metadata"]["name"], phase="Succeeded")
+    assert len(jobs["items"]) == len(names)
+    assert all(site.cluster_has(name) for name in names), "the scheduler ends no gang whose places are held"
 
 
 async def _budget(site: Site, allowed: int) -> None:
