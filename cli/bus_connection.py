@@ -6,6 +6,7 @@ import os
 from contextlib import suppress
 
 from shared.bus import Bus, NoResponse
+from shared.bus.bus import NOT_PERMITTED
 from shared.bus.login import Login
 from shared.errors import KoordError
 
@@ -40,9 +41,13 @@ def bus_of(url: str, name: str) -> Bus:
         BadLogin: the URL is none.
     """
     login = login_of(url)
-    # A command ends with the error of the request that fails: the line that a service logs about it says the same.
-    logging.getLogger(Bus.__module__).setLevel(logging.CRITICAL)
+    logging.getLogger(Bus.__module__).addFilter(_is_no_refusal)
     return Bus(url or NOWHERE, name=name, nkey=login.nkey, ca=login.ca)
+
+
+def _is_no_refusal(record: logging.LogRecord) -> bool:
+    """Leaves out a line about a subject that the login may not use: a command ends with the error of that request."""
+    return record.msg != NOT_PERMITTED
 
 
 async def require_gateway(postgres: str) -> None:

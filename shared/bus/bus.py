@@ -23,6 +23,9 @@ from shared.unreachable import ServerContact, Unreachable
 
 log = logging.getLogger(__name__)
 
+NOT_PERMITTED = "the bus does not permit a subject"
+"""Line about a subject that the login may not use."""
+
 ECHO_INTERVAL_S = 1.0
 SILENT_INTERVALS = 3  # so many without an echo, in a row, until a connection is given up
 UNSENT_BYTES = 8 * 1024 * 1024
@@ -353,9 +356,7 @@ class Bus:
         self.violations += 1
         self.refused = f"{self.login.user} may not {'publish on' if verb == 'publish' else 'subscribe to'} {subject}"
         if (denied := f"{verb} {subject}") not in self._denied:
-            log.error(
-                "the bus does not permit a subject", extra={"user": self.login.user, "verb": verb, "subject": subject}
-            )
+            log.error(NOT_PERMITTED, extra={"user": self.login.user, "verb": verb, "subject": subject})
         self._denied |= {denied, subject} if verb == "publish" else {denied}
         for response in self._requests.get(subject, ()):
             response.cancel()

@@ -1,6 +1,7 @@
 """Addresses and folders that cannot be meant: one line that says what to give."""
 
 import json
+import logging
 import os
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 import trustme
 from click.testing import CliRunner
 
+from cli.bus_connection import bus_of
 from cli.commands.cluster import unread_rows
 from cli.dev.kubeconfig import write_kubeconfig
 from cli.doctor.check_cluster import about_lists
@@ -229,3 +231,14 @@ def test_a_file_of_another_user_names_its_owner(tmp_path: Path, monkeypatch: pyt
 def test_a_failure_without_a_text_has_a_reason() -> None:
     error = DatabaseUnreachable("postgresql://ada@127.0.0.1:1/x", TimeoutError())
     assert "cannot be reached: no response in time; start it" in str(error)
+
+
+async def test_a_subject_that_a_login_may_not_use_is_one_error_and_no_line_besides(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bus = bus_of("nats://127.0.0.1:1", "koord dev")
+    await bus._on_error(RuntimeError('nats: permissions violation for publish to "koord.simulator.delete"'))
+    assert bus.violations == 1
+    assert caplog.text == ""
+    logging.getLogger(type(bus).__module__).warning("bus is not reachable")
+    assert "bus is not reachable" in caplog.text
