@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from cli.dev.fault_simulation.cluster_objects import Body
 from cli.dev.fault_simulation.gang_invariant import gang_of
-from cli.dev.fault_simulation.gangs_and_reservations import MEMBERS, OWNER, OWNER_LABEL
+from cli.dev.fault_simulation.gangs_and_reservations import OWNER, OWNER_LABEL
 from cli.dev.fault_simulation.held_capacity import KINDS, requested
 from cli.dev.fault_simulation.plan import SETTLES_S
 from cli.dev.fault_simulation.volumes import LOCAL, USES_VOLUME, claims_of, node_of
@@ -55,8 +55,8 @@ def waiting(world: World) -> Iterator[Wait]:
             continue
         name = pod["metadata"]["name"]
         kind = PLAIN if owner_of(pod) else world.kinds.get(name)
-        if kind in MEMBERS:
-            gangs.setdefault(gang_of(pod), []).append(pod)
+        if gang := gang_of(pod):
+            gangs.setdefault(gang, []).append(pod)
         elif kind == USES_VOLUME:
             yield from _waiting_with_volumes(world, pod, free)
         elif (kind in CERTAIN_KINDS or kind == OWNER) and _has_quota(world, [pod]):
