@@ -136,16 +136,17 @@ def undone(world: World) -> Iterator[str]:
 
 
 def _waits_for_budget(world: World) -> frozenset[str]:
-    """Returns the causes of evictions that wait for budget and are younger than their limit: a service may request one
-    again once it was given up.
+    """Returns the causes of evictions that wait for budget, or behind one of the same pod that does, and are younger than
+    their limit: a service may request one again, once it was given up or by another clock than the gateway's.
     """
     leader = world.leader("gateway")
     if leader is None or leader.runtime is None:
         return frozenset()
     since_s = world.loop.time() - ONE_SHOT_MAX_AGE_S - GIVEN_UP_WITHIN_S
     one_shots = world.invariants.one_shots
-    paused = map(str, leader.runtime.state.evictions.paused)
-    return frozenset(cause for cause in paused if world.invariants.decided_s(one_shots[cause]) > since_s)
+    paused = {one_shots[str(cause)] for cause in leader.runtime.state.evictions.paused}
+    young = {uid for uid in paused if world.invariants.decided_s(uid) > since_s}
+    return frozenset(cause for cause, uid in one_shots.items() if uid in young)
 
 
 def _has_left(world: World, cause: str) -> bool:
