@@ -70,9 +70,11 @@ def event_of(state: DeschedulerState, command: DrainCommand, found: DrainStatus)
 
     Args:
         found: the node before the request. A drain that would end at once, since the node is cordoned and nothing on
-            it moves, does not begin.
+            it moves, does not begin. One whose node was uncordoned meanwhile, and which waits, begins anew.
     """
-    if command.verb == "start" and not found.draining and not is_drained(found):
+    drain = state.migration.drains.get(command.node)
+    waits_for_cordon = drain is not None and drain.cordons and not found.cordoned
+    if command.verb == "start" and (waits_for_cordon or not (found.draining or is_drained(found))):
         return DrainRequested(node=command.node, by=command.by, reason=command.reason)
     if command.verb == "cancel" and found.draining:
         left = ended_early(found).pods

@@ -147,7 +147,7 @@ async def _cool_and_drain(site: Site, fleet: Fleet, namespace: str) -> None:
     left = Counter(each.node for each in done)
     assert left == dict.fromkeys(fleet.hot, PODS_PER_NODE - PODS_BELOW), left
     assert all(held.get(each.pod_uid, "") not in ("", each.node) for each in done)
-    drained = fleet.hot[: len(fleet.hot) // 2]
+    drained, ended = fleet.hot[: len(fleet.hot) // 2], await _ended_drains(site)
     for node in drained:
         await until(lambda node=node: _drains(site, node), f"drain of {node}")  # type: ignore[misc]
     await until(
@@ -156,6 +156,11 @@ async def _cool_and_drain(site: Site, fleet: Fleet, namespace: str) -> None:
         holds=lambda on: not on.keys() & set(drained) and sum(on.values()) == pods,
         within_s=900,
     )
+    await until(lambda: _ended_drains(site), "ends of drains", holds=lambda now: now == ended + len(drained))
+
+
+async def _ended_drains(site: Site) -> int:
+    return len([row async for row in site.system.log.rows(context="descheduling", kind="DrainEnded")])
 
 
 async def _drains(site: Site, node: str) -> bool:

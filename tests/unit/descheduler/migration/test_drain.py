@@ -276,6 +276,23 @@ def test_a_drain_begins_no_more_where_the_node_is_cordoned_and_nothing_moves() -
     assert request(world, DrainCommand("start", NODE, "ann")).draining
 
 
+def test_a_drain_whose_node_was_uncordoned_cordons_it_again_when_it_is_requested_once_more() -> None:
+    """The first one waits for the cordon, which it does not restore against the operator's will."""
+    world = draining()
+    configure(world)
+    world.decide()
+    for unschedulable in (True, False):
+        cordon(world, unschedulable=unschedulable)
+        assert not any(isinstance(event, FieldsDesired) and event.resource == "nodes" for event in world.decide())
+    assert request(world, DrainCommand("start", NODE, "ann")).draining
+    assert [
+        event.patch for event in world.decide() if isinstance(event, FieldsDesired) and event.resource == "nodes"
+    ] == [{"spec": {"unschedulable": True}}]
+    cordon(world, unschedulable=True)
+    (ended,) = run(world)
+    assert ended.moved == 3
+
+
 def test_pods_that_nothing_makes_anew_are_counted_as_evicted_and_not_as_moved() -> None:
     world = World(migration_args(evictQPS=100, defaultJobMode="EvictDirectly", evictAllBarePods=True))
     for number in range(2):
