@@ -1,5 +1,5 @@
 """The operator: confirms lists that the gateway does not believe, once all objects that they lack are gone, and
-releases evictions that are held.
+releases evictions that wait.
 """
 
 import asyncio
@@ -57,12 +57,12 @@ class Operator:
         await self._evictions(EvictionCommand("hold", by="operator", reason="maintenance"))
 
     async def watch_evictions(self) -> None:
-        """Releases evictions that are held at two looks running; those that wait for budget have to wait."""
+        """Releases evictions that are held, or wait for budget, at two looks running."""
         waited = False
         while True:
             await asyncio.sleep(LOOKS_INTERVAL_S)
             found = await self._evictions(EvictionCommand("status"))
-            waits = found is not None and bool(found.held_by)
+            waits = found is not None and bool(found.held_by or found.waiting)
             if waits and waited:
                 await self._evictions(EvictionCommand("release", by="operator", reason="looked at"))
             waited = waits
