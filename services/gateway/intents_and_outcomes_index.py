@@ -18,6 +18,7 @@ from services.gateway.intents_by_context_in_snapshot import by_cause, by_context
 from services.gateway.kube_api.resources import PODS
 from services.gateway.snapshot_schema import StoredIntents
 from shared.domain.fields_written_once import is_written_once
+from shared.domain.reservation import PRE_ALLOCATION_FIELDS
 from shared.events import Cause
 from shared.events.cluster import IntentRefused
 from shared.events.intents import FieldsDesired, ObjectDesired
@@ -74,9 +75,11 @@ class IntentIndex:
 
     def add_one_shot(self, cause: Cause, event: OneShot, at_ns: int) -> None:
         """Adds an intent with a one-shot effect that was recorded at an instant, unless its outcome was read before."""
-        # A binding sets the condition PodScheduled itself; written after it, PodScheduled=False would be wrong.
+        # A binding sets the condition PodScheduled itself; written after it, PodScheduled=False would be wrong. And the
+        # Reservation that it takes place in counts, not one that took the pod over on an earlier node.
         if isinstance(event, PodPlaced):
-            self._supersede(FieldGroup(PODS.name, event.pod, cause.context, POD_SCHEDULED))
+            for fields in POD_SCHEDULED, PRE_ALLOCATION_FIELDS:
+                self._supersede(FieldGroup(PODS.name, event.pod, cause.context, fields))
         if self.early_outcomes.pop(cause, None) is None:
             self.one_shots[cause] = event
             self.recorded_ns[cause] = at_ns

@@ -24,10 +24,12 @@ from services.quota_ledger.accounting.verify_invariants_by_replay import holds
 from services.quota_ledger.state.ledger_state import LedgerState
 from shared.domain.fields_written_once import is_written_once
 from shared.domain.node_metric_status import desired_status
+from shared.domain.reservation import PRE_ALLOCATION_FIELDS
 from shared.events import Cause, RecordedEvent
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.log import CarriedForward
 from shared.events.metrics import NodeReported
+from shared.events.scheduling import PodPlaced
 from shared.fold import BeginsLate, State
 from shared.kube import resource_names
 from shared.kube.quantity import NANO, nanos
@@ -203,13 +205,16 @@ def _gateway(world: World, waits: frozenset[str]) -> Iterator[str]:
 def _unwritten(world: World) -> Iterator[str]:
     """Objects have the newest desired state of each field group that the kept logs name.
 
-    Of what Kubernetes or an operator may change afterwards, that it has an outcome is all.
+    Of what Kubernetes or an operator may change afterwards, that it has an outcome is all. A placement has its own
+    Reservation in place of one that took the pod over before.
     """
     newest: dict[FieldGroup, tuple[str, FieldsDesired | ObjectDesired]] = {}
-    codec = CODEC((FieldsDesired, ObjectDesired, NodeReported))
+    codec = CODEC((FieldsDesired, ObjectDesired, NodeReported, PodPlaced))
     for context in world.postgres.contexts.values():
         for record in _records(context, codec, context.head.seq):
             desired = record.event
+            if isinstance(desired, PodPlaced):
+                newest.pop(FieldGroup("pods", desired.pod, context.name, PRE_ALLOCATION_FIELDS), None)
             if isinstance(desired, NodeReported) and desired.status_desired:
                 desired = desired_status(desired)
             if isinstance(desired, FieldsDesired | ObjectDesired) and not _is_request(desired):

@@ -105,6 +105,7 @@ class HeldCapacity:
                 nodes[fields.node] = None
             elif row.type == _PLACED:
                 self._nodes.pop(fields.pod_uid, None)
+                self._taken.pop(fields.pod_uid, None)  # what an earlier placement was taken over for
             elif row.type == _RELEASED:
                 self._nodes[fields.holder_uid] = ""
             elif (there := self._reservations().get(fields.name)) and fields.resource == resource_names.RESERVATIONS:

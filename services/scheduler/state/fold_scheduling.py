@@ -88,7 +88,8 @@ class SchedulingFold(SchedulerStateFields):
         pod_record.placed_ns = self.cycle_ns if event.cycle == self.cycle else record.at_ns
         allocation = allocation_annotations(event.annotations)
         if allocation is not None or pod_record.decisions is not None:
-            pod_record.note_decision(placed_allocation=allocation)
+            # A Reservation that took it over on an earlier node has it no more.
+            pod_record.note_decision(placed_allocation=allocation, pre_allocated="")
         pod_record.attempts = 0
         pod_record.nominated = ""
         if self.dirty is not None:

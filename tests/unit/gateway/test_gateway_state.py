@@ -29,6 +29,7 @@ from services.gateway.known_objects import KnownObject, identity_of
 from services.gateway.metrics import GatewayMetrics
 from services.gateway.state import GatewayState
 from shared.domain.node_metric_status import desired_status
+from shared.domain.reservation import PRE_ALLOCATION_FIELDS
 from shared.events import Cause, Draft, RecordedEvent
 from shared.events.cluster import (
     EvictionPaused,
@@ -47,6 +48,7 @@ from shared.events.metrics import NodeReported, Usage
 from shared.events.scheduling import PodPlaced, PodUnschedulable
 from shared.kube.resource_names import CLAIMS, DEVICES, VOLUMES
 from shared.kube.storage import SELECTED_NODE
+from shared.kube.system_annotations import RESERVATION_ALLOCATED
 from shared.runtime.declared_intents import DECLARED
 from tests.support.gateway_objects import Log, kept, node, pod, state_after
 from tests.support.intents import anything
@@ -194,6 +196,18 @@ def test_a_placement_supersedes_a_condition_that_was_not_written_yet() -> None:
     state = state_after(log.in_order([]))
     assert list(state.intents.superseded) == [report]
     assert list(state.intents.queues[ObjectRef("pods", "shop/a")]) == [place]
+
+
+def test_a_placement_supersedes_the_reservation_that_took_the_pod_over_on_an_earlier_node() -> None:
+    """Else drift repair would write that into the pod again, in place of the one that the placement names."""
+    patch = {"metadata": {"annotations": {RESERVATION_ALLOCATED: "{}"}}}
+    taken = FieldsDesired(resource="pods", name="shop/a", fields=PRE_ALLOCATION_FIELDS, patch=patch, uid="a")
+    log = Log()
+    cause = log.append("scheduling", taken)
+    log.append("cluster", Draft(applied(taken), cause))
+    assert list(state_after(log.in_order([])).intents.applied) == [cause]
+    log.append("scheduling", placed("a"))
+    assert not state_after(log.in_order([])).intents.applied
 
 
 def test_a_suppressed_desired_state_is_due_again_after_a_start_of_the_gateway() -> None:
@@ -515,7 +529,7 @@ def test_a_desired_state_that_was_refused_is_due_once_a_release_declares_it(orde
 
 def test_other_declarations_raise_the_schema_so_that_snapshots_are_folded_again() -> None:
     digest = sha256(repr(sorted(DECLARED.items())).encode()).hexdigest()[:16]
-    assert (GatewayState.SCHEMA, digest) == (30, "f7bf6fb6aa7a1bae"), "raise the SCHEMA, and write both here"
+    assert (GatewayState.SCHEMA, digest) == (31, "f7bf6fb6aa7a1bae"), "raise the SCHEMA, and write both here"
 
 
 def declared_state_after(records: Iterable[RecordedEvent]) -> GatewayState:

@@ -13,7 +13,7 @@ from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
 from services.scheduler.state.packed_controllers import unpacked
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.domain.reservation import PRE_ALLOCATABLE, PRE_ALLOCATABLE_PRIORITY, PRE_ALLOCATION_REQUIRED
-from shared.events import RecordedEvent
+from shared.events import Draft, RecordedEvent
 from shared.events.cluster import ObjectDeleted
 from shared.events.intents import FieldsDesired
 from shared.events.scheduling import PlacementReserved, PodPlaced, ReservationUnschedulable
@@ -287,3 +287,13 @@ def test_the_state_is_the_same_whether_the_end_of_a_reservation_or_its_placement
     assignment = assert_one_state(world).pods["c"].assignment()
     assert assignment is not None
     assert assignment.allocation == {RESERVATION_ALLOCATED: '{"name":"web","uid":"r-web"}'}
+
+
+def test_a_pod_that_is_placed_anew_is_no_longer_that_of_the_reservation_that_took_it_over() -> None:
+    world = world_with(*abc())
+    (uid,) = taken(reserve(world, "8")) or []
+    assert world.view.pods[uid].decisions is not None
+    world.append_drafts([Draft(PodPlaced(pod_uid=uid, pod=f"d/{uid}", node="n", cycle=9, request={"cpu": 1000}))])
+    decisions = world.view.pods[uid].decisions
+    assert decisions is not None
+    assert decisions.pre_allocated == ""
