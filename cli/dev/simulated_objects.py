@@ -16,7 +16,7 @@ from cli.supervisor.endpoints import Endpoints
 from cli.supervisor.system_folder import find_endpoints
 from cli.terminal.object_name import namespace_option
 from cli.terminal.options import folder_option
-from services.simulator.api.resource_kinds import NAMESPACES, Resource
+from services.simulator.api.resource_kinds import NAMESPACES, NODES, Resource
 from shared.bus import NoResponse
 from shared.closest_name import did_you_mean
 from shared.errors import KoordError
@@ -31,23 +31,45 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("-f", "--filename", type=_FILE, hidden=True, help="The same as FILE, as kubectl has it.")
 @folder_option
 def apply(*, file: Path | None, filename: Path | None, folder: Path) -> None:
-    """Create the objects of a YAML FILE on the simulated cluster, or change those that exist."""
+    """Create the objects of a YAML FILE on the simulated cluster, or change those that exist; their status is written, too,
+    since nobody else writes it there.
+    """
     chosen = file or filename
     if chosen is None:
         raise click.UsageError("Missing argument 'FILE'.")
     bodies = list(_objects(chosen))
+    if not bodies:
+        raise KoordError(f"{chosen} has no objects")
 
     async def send(api: SimulatedApi) -> None:
         for body in bodies:
             try:
-                made, verb = await api.create(body), "created"
+                verb = await _created_or_changed(api, body)
             except SimulatorRefused as error:
-                if error.reason != EXISTS:
-                    raise KoordError(f"{_name(body)}: {error}{_missing_namespace(body, error)}") from error
-                made, verb = await api.patch(body, body), "changed"
-            click.echo(f"{_name(made)} {verb}")
+                raise KoordError(f"{_name(body)}: {error}{_missing_namespace(body, error)}") from error
+            click.echo(f"{_name(body)} {verb}")
 
     _on_simulator(folder, send)
+
+
+async def _created_or_changed(api: SimulatedApi, body: Object) -> str:
+    """Creates or patches an object; returns what was done."""
+    before: Object = {}
+    try:
+        after = await api.create(body)
+    except SimulatorRefused as error:
+        if error.reason != EXISTS:
+            raise
+        before = await api.get(body)
+        after = await api.patch(body, body)
+    if "status" in body and (before or body.get("kind") != NODES.kind):  # a node's is kept as it is created
+        after = await api.patch(body, {"status": body["status"]}, subresource="status")
+    return "created" if not before else "unchanged" if _content(after) == _content(before) else "changed"
+
+
+def _content(body: Object) -> Object:
+    metadata = {name: value for name, value in body["metadata"].items() if name != "resourceVersion"}
+    return body | {"metadata": metadata}
 
 
 @click.command

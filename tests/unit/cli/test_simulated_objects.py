@@ -102,6 +102,23 @@ def test_a_kind_with_its_group_is_that_one(cluster: Cluster, kind: str) -> None:
     assert not cluster.names(f"elasticquotas.{OWN}")
 
 
+def test_apply_writes_the_status_too_and_prints_unchanged_where_it_changed_nothing(cluster: Cluster) -> None:
+    """A NodeMetric is nothing but its status: it was called changed, and was as before."""
+    metric = {"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeMetric", "metadata": {"name": "n"}}
+    used = {"nodeMetric": {"nodeUsage": {"resources": {"cpu": "9"}}}}
+    assert cluster.apply(NODE, metric | {"status": used}).stdout == "node/n created\nnodemetric/n created\n"
+    stored = cluster.world.state.objects["nodemetrics.slo.koordinator.sh"]["n"]
+    assert msgspec.to_builtins(stored)["status"]["nodeMetric"]["nodeUsage"]["resources"]["cpu"] == "9"
+    assert cluster.apply(NODE, metric | {"status": used}).stdout == "node/n unchanged\nnodemetric/n unchanged\n"
+    more = NODE | {"status": {"allocatable": {"cpu": 8}}}
+    assert cluster.apply(more).stdout == "node/n changed\n"
+    assert cluster.apply(more).stdout == "node/n unchanged\n"
+
+
+def test_a_file_without_objects_is_refused(cluster: Cluster) -> None:
+    assert "objects.yaml has no objects" in error_of(cluster.apply())
+
+
 def test_an_unknown_kind_is_answered_with_those_that_there_are(cluster: Cluster) -> None:
     error = error_of(cluster.dev("delete", "elasticquotas.scheduling.sigs.k8s", "web"))
     assert f"ElasticQuota.{SIGS}, ElasticQuota.{OWN}" in error
