@@ -145,7 +145,8 @@ class Invariants:
                 self._newest_requests[context, uid] = cause
                 if context in EVICTING:
                     self._evictions[uid] = None
-                    self._decided_s[uid] = _recorded_s(row)
+                    # One that a clock ahead recorded stays young, also where it was requested again.
+                    self._decided_s[uid] = max(self._decided_s.get(uid, 0.0), _recorded_s(row))
             elif row.type == _RELEASED:
                 self._evicted.clear()
             elif row.type == _DELETED:
