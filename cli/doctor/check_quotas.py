@@ -12,21 +12,22 @@ NAMED = 3
 def about_rejected_quotas(found: Sequence[QuotaFault], *, simulated: bool = False) -> Iterator[Finding]:
     """Names the quotas whose newest object is rejected, each described in one line."""
     remedy = "correct it: {}; `koord explain pod` shows whether a pod waits for that"
-    return _about_quotas(found, remedy, "{} more quotas are rejected", simulated=simulated)
+    return _about_quotas(found, remedy, "more rejected quotas", simulated=simulated)
 
 
 def about_ignored_quota_annotations(found: Sequence[QuotaFault], *, simulated: bool = False) -> Iterator[Finding]:
     """Names the quotas of which an annotation is ignored, each described in one line."""
-    return _about_quotas(found, "correct it: {}", "annotations of {} more quotas are ignored", simulated=simulated)
+    return _about_quotas(found, "correct it: {}", "more quotas with ignored annotations", simulated=simulated)
 
 
 def _about_quotas(found: Sequence[QuotaFault], remedy: str, others: str, *, simulated: bool) -> Iterator[Finding]:
-    """Names the first quotas; `others`, with their count, stands for the rest."""
+    """Names the first quotas; `others` describes the rest, which are counted, and named where they are few."""
     for fault in found[:NAMED]:
         # A quota that never was valid is recorded by its name alone, which is that of its object.
         namespace = fault.namespace or "NAMESPACE"
         command = edit_advice(fault.resource, fault.name, namespace, simulated=simulated)
         yield Finding("warning", "configuration", fault.text, remedy.format(command))
     if len(found) > NAMED:
-        what = others.format(len(found) - NAMED)
+        rest = [fault.name for fault in found[NAMED:]]
+        what = f"{others}: {', '.join(rest) if len(rest) <= NAMED else len(rest)}"
         yield Finding("warning", "configuration", what, "`koord get quotas` names all of them")

@@ -24,7 +24,7 @@ from cli.terminal.output import Format
 from services.scheduler.explain.ignored_node_annotations import ignored_annotations
 from services.scheduler.explain.load_rules_in_force import load_rules
 from services.scheduler.explain.waiting_order_config import rules_in_force
-from services.scheduler.explain.waiting_pods import waiting_pods
+from services.scheduler.explain.waiting_pods import WaitingPod, waiting_pods
 from services.scheduler.plugins.node_numa_resource.node_cpu_and_zone_options import closing_label
 from services.slo_controller.overcommit.explain import explain as steps_of
 from shared.domain.amounts import total
@@ -110,8 +110,14 @@ def explain_node(facts: NodeFacts, now_ns: int) -> NodeAnswer:
     """Explains a node from its recorded facts."""
     allocatable = readable_amounts(facts.node.status.allocatable)
     requested = total(each.pod_class.request for each in facts.pods if each.pod_class is not None)
-    reasons = (*_of_object(facts), *_of_requests(facts, allocatable, requested), *_of_load(facts, allocatable, now_ns))
-    waiting = len(waiting_pods(facts.view, rules_in_force(facts.view), now_ns))
+    queue = waiting_pods(facts.view, rules_in_force(facts.view), now_ns)
+    reasons = (
+        *_of_object(facts),
+        *_of_requests(facts, allocatable, requested),
+        *_of_waiting(queue, allocatable, requested),
+        *_of_load(facts, allocatable, now_ns),
+    )
+    waiting = len(queue)
     state = "closed" if any(each.effect == "all" for each in reasons) else "limited" if reasons else "open"
     placed_ns = max((each.placed_ns for each in facts.pods if each.placed_node == facts.name), default=0)
     return NodeAnswer(
@@ -181,9 +187,32 @@ def _of_requests(facts: NodeFacts, allocatable: dict[str, int], requested: dict[
         yield NodeReason("all", "", "", f"it has {len(facts.pods)} pods of {most}")
     for resource, size in sorted(requested.items()):
         there = allocatable.get(resource, 0)
-        if size and size * 100 >= there * FULL_PERCENT:
+        if size and _is_full(size, there):
             amounts = f"{human_amount(resource, size)} of {human_amount(resource, there)}"
             yield NodeReason("some", "", "", f"{resource} is requested in full ({amounts})")
+
+
+def _is_full(requested: int, allocatable: int) -> bool:
+    return requested * 100 >= allocatable * FULL_PERCENT
+
+
+def _of_waiting(
+    queue: list[WaitingPod], allocatable: dict[str, int], requested: dict[str, int]
+) -> Iterator[NodeReason]:
+    """Yields each resource of which waiting pods request more than is free, except one that is requested in full."""
+    for resource, there in sorted(allocatable.items()):
+        size = requested.get(resource, 0)
+        if _is_full(size, there):
+            continue
+        free = there - size
+        if larger := sum(each.pod_class.request.get(resource, 0) > free for each in queue):
+            of = (
+                "the pod that waits requests"
+                if len(queue) == 1
+                else f"{larger} of the {len(queue)} pods that wait request"
+            )
+            amount = f"{human_amount(resource, free)} {resource}"
+            yield NodeReason("some", "", "", f"{of} more than the {amount} that are free")
 
 
 def _of_load(facts: NodeFacts, allocatable: dict[str, int], now_ns: int) -> Iterator[NodeReason]:

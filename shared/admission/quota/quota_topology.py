@@ -151,7 +151,10 @@ def _check_minima(
         siblings = (topology.quotas[name] for name in topology.children.get(parent.name, ()) if name != quota.name)
         together = add(quota.min, total(other.min for other in siblings))
         if not within_all(together, parent.min):
-            message = f"quota {quota.name}: with it the children of {parent.name} have a min of {listed(together)}, above {listed(parent.min)}"
+            message = (
+                f"quota {quota.name}: with it the children of {parent.name} have a min of {listed(together)}, "
+                f"above the min of {parent.name}, {listed(parent.min)}: lower its min, or raise that of {parent.name}"
+            )
             raise AdmissionRejected("minSum", message)
     below = total(child.min for child in children)
     if not within_all(below, quota.min):

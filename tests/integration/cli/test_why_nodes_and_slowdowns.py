@@ -186,6 +186,23 @@ async def test_gpu_memory_is_shown_in_gi_as_other_bytes_are(database: str) -> No
     assert shown.count("koordinator.sh/gpu-memory 320Gi") == 2, "requested and allocatable"
 
 
+async def test_a_node_names_what_is_free_where_waiting_pods_request_more(database: str) -> None:
+    def world() -> World:
+        world = World()
+        begin(world, "cluster", "scheduling")
+        world.add_node(node("n1", cpu="50"))
+        world.add_pod(pod("web", cpu="45", on="n1", phase="Running"))
+        for each, cpu in enumerate(("10", "10", "5")):
+            world.add_pod(pod(f"wait-{each}", cpu=cpu))
+        return world
+
+    await write(await asyncio.to_thread(world), database)
+    lines = (await run(Log(database), "why", "node", "n1")).stdout.splitlines()
+    text = "2 of the 3 pods that wait request more than the 5 cpu that are free"
+    assert lines[0] == f"n1: it takes fewer pods: {text}"
+    assert f"  now: {text}" in lines
+
+
 async def test_a_node_with_nothing_against_it_names_what_is_not_known(log: Log) -> None:
     result = await run(log, "why", "node", "idle")
     assert "ignored:" not in result.stdout

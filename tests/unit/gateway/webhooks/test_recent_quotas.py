@@ -42,7 +42,7 @@ def test_the_second_child_sees_the_first_before_it_is_observed(
     with pytest.raises(AdmissionRejected, match="with it the children of org have a min"):
         handlers.validate_quota(admission_request("CREATE", quota("two", "org").object))
     state.apply(quota("one", "org"))
-    with pytest.raises(AdmissionRejected, match=r"have a min of cpu 10, above cpu 5"):
+    with pytest.raises(AdmissionRejected, match=r"have a min of cpu 10, above the min of .*, cpu 5: lower"):
         handlers.validate_quota(admission_request("CREATE", quota("two", "org").object))
     state.apply(gone(QUOTAS, "web/one"))
     handlers.validate_quota(admission_request("CREATE", quota("two", "org").object))
