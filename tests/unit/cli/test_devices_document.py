@@ -20,8 +20,8 @@ def compared(output: str) -> list[str]:
 
 
 def test_there_are_files_and_commands() -> None:
-    assert len(FILES) == 3
-    assert len(COMMANDS) == 1
+    assert len(FILES) == 7
+    assert len(COMMANDS) == 4
 
 
 @pytest.mark.parametrize(("command", "printed"), COMMANDS, ids=[command[-40:] for command, _ in COMMANDS])
@@ -32,6 +32,7 @@ def test_the_outputs_are_those_of_the_commands(
     monkeypatch.chdir(tmp_path)
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
-    result = CliRunner().invoke(koord, [*command.split(), *(("--policy", policy) if policy else ())])
+    given = (*command.split(), *(("--policy", policy) if policy and "--policy" not in command else ()))
+    result = CliRunner().invoke(koord, given)
     assert result.exit_code == 0, result.output
     assert compared(result.stdout) == compared(printed)
