@@ -230,7 +230,7 @@ class PodRecord(msgspec.Struct, array_like=True, eq=False):
                 self.controllers,
             )
         if self.placed_seq and self.is_placed():
-            allocation = (self.decisions or NO_DECISIONS).placed_allocation
+            allocation = self._taken_over((self.decisions or NO_DECISIONS).placed_allocation)
             return Assignment(self.placed_node, self.pod_class, self.name, self.placed_ns, 0, self.deleting, allocation)
         return None
 
@@ -256,8 +256,12 @@ class PodRecord(msgspec.Struct, array_like=True, eq=False):
             found = believed
         else:
             found = self._decided_allocation() or believed
-        taken_over = "" if self.decisions is None else self.decisions.pre_allocated
-        return {**(found or {}), RESERVATION_ALLOCATED: taken_over} if taken_over else found
+        return self._taken_over(found)
+
+    def _taken_over(self, allocation: dict[str, str] | None) -> dict[str, str] | None:
+        """An allocation with the Reservation that took the pod over, also before it was observed on its node."""
+        name = "" if self.decisions is None else self.decisions.pre_allocated
+        return {**(allocation or {}), RESERVATION_ALLOCATED: name} if name else allocation
 
     def _decided_allocation(self) -> dict[str, str] | None:
         if self.decisions is None or self.placed_node != self.node:
