@@ -190,9 +190,7 @@ def _refused(plan: CyclePlan, refused: RefusedPod) -> Iterator[Event]:
     if refused.nomination is not None:
         yield from _nominated(plan, refused.nomination)
     if refused.loses_nomination:
-        pod = refused.pod
-        yield PodNominated(pod_uid=pod.uid, pod=pod.name, node="", cycle=plan.cycle, reason=NOTHING_HELPS)
-        yield from _nominated_node(pod, "")
+        yield from _nomination_ended(plan, refused.pod, NOTHING_HELPS)
 
 
 def _condition(plan: CyclePlan, refused: RefusedPod) -> PodUnschedulable | ReservationUnschedulable | None:
@@ -255,8 +253,12 @@ def _nominated(plan: CyclePlan, nomination: Nomination) -> Iterator[Event]:
     for victim in nomination.evicted:
         yield EvictionRequested(pod_uid=victim.uid, pod=victim.name, reason=reason)
     for other in nomination.ended:
-        yield PodNominated(pod_uid=other.uid, pod=other.name, node="", cycle=plan.cycle)
-        yield from _nominated_node(other, "")
+        yield from _nomination_ended(plan, other)
+
+
+def _nomination_ended(plan: CyclePlan, pod: PodRecord, reason: str = "") -> Iterator[Event]:
+    yield PodNominated(pod_uid=pod.uid, pod=pod.name, node="", cycle=plan.cycle, reason=reason)
+    yield from _nominated_node(pod, "")
 
 
 def _nominated_node(pod: PodRecord, node: str) -> Iterator[FieldsDesired]:
