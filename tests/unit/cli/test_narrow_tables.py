@@ -12,6 +12,7 @@ from cli.terminal.output import show, show_lines, show_table
 
 QUOTA = ("koordinator-default-quota", "memory", "32Gi", "unlimited", "760Gi")
 REASON = "NodeResourcesFit: Insufficient kubernetes.io/batch-cpu (3 of 3 nodes); ElasticQuota: Insufficient quotas"
+LONG_EVENT = ("2026-11-27T20:40:30.033Z", "scheduling/22", "PodPlaced", "default/batch-00017", "cluster/51", "x" * 300)
 
 
 def printed(columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *row: str) -> list[str]:
@@ -143,8 +144,7 @@ def test_the_data_of_events_end_where_a_usual_terminal_ends(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    row = ("2026-11-27T20:40:30.033Z", "scheduling/22", "PodPlaced", "default/batch-00017", "cluster/51", "x" * 300)
-    show_piece([row], "table", header=True)
+    show_piece([LONG_EVENT], "table", header=True)
     assert max(map(len, click.unstyle(capsys.readouterr().out).splitlines())) <= 120
 
 
@@ -154,8 +154,7 @@ def test_data_of_events_that_have_no_room_beside_the_other_columns_are_on_a_line
     """On a terminal of 80 columns there were 12 characters of them: `data: {"pod_uid":…`."""
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    row = ("2026-11-27T20:40:30.033Z", "scheduling/22", "PodPlaced", "default/batch-00017", "cluster/51", "x" * 300)
-    show_piece([row], "table", header=False)
+    show_piece([LONG_EVENT], "table", header=False)
     lines = click.unstyle(capsys.readouterr().out).splitlines()
     assert max(map(len, lines)) <= 80
     assert lines[-1].strip() == "x" * 69 + "…"
