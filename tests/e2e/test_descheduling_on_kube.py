@@ -20,11 +20,10 @@ from shared.events.descheduling import EvictionCaseOpened
 from shared.events.migration import MigrationEvictionDecided
 from tests.cluster.fixtures import StartCluster
 from tests.e2e.hot_fleet import AVAILABLE, CORES, PODS_PER_NODE, SYSTEM_MILLI, USED_MILLI, Available, Fleet
-from tests.support.kube_system import System, beside, koord, running
+from tests.support.kube_system import WITHOUT_EVICTION_BUDGETS, System, beside, koord, running
 from tests.support.waiting import in_thread, until
 
 KILLED = ("gateway", "scheduler", "descheduler")
-EVICTION_BUDGETS = ("S_PER_NODE", "S_PER_WORKLOAD", "S_PER_NAMESPACE", "S_PER_CLUSTER", "_BREAKER")
 CONFIG_MAPS = "/api/v1/namespaces/koordinator-system/configmaps"
 NAME = "koord-descheduler-config"
 
@@ -112,7 +111,7 @@ async def site(own_cluster: StartCluster, tmp_path: Path) -> AsyncIterator[Site]
     await asyncio.to_thread(cluster.start_controllers)
     kubelets = FakeKubelets(cluster.api)
     # Many runs within one window of the budgets, which have tests of their own.
-    env = {"gateway": {f"KOORD_GATEWAY_EVICTION{name}": str(10**6) for name in EVICTION_BUDGETS}}
+    env = {"gateway": WITHOUT_EVICTION_BUDGETS}
     async with running(cluster, tmp_path, env, more=("quota-ledger", "descheduler")) as system:
         kubelets.start()
         yield Site(cluster, system)

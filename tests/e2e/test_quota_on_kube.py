@@ -21,7 +21,7 @@ from cli.supervisor.supervisor import Supervisor
 from tests.cluster.fixtures import StartCluster
 from tests.e2e.quota_log_audit import audit
 from tests.e2e.teams import QuotaStatus, Teams, quota
-from tests.support.kube_system import System, running
+from tests.support.kube_system import WITHOUT_EVICTION_BUDGETS, System, running
 from tests.support.waiting import in_thread, until
 
 Step = Callable[[Teams], Awaitable[None]]
@@ -150,8 +150,6 @@ async def make_quota(teams: Teams) -> None:
     await teams.call("POST", teams.quotas(), leaf("o2-l1", "o2-d0"))
 
 
-BUDGETS = ("S_PER_NODE", "S_PER_WORKLOAD", "S_PER_NAMESPACE", "S_PER_CLUSTER", "_BREAKER")
-
 STEP_S = 3_000
 """Longest time of a step, on a machine that is busy with other work."""
 
@@ -229,7 +227,7 @@ async def site(own_cluster: StartCluster, tmp_path: Path) -> AsyncIterator[tuple
         "quota-ledger": {"KOORD_QUOTA_LEDGER_REVOKE": "true", "KOORD_QUOTA_LEDGER_REVOKE_AFTER_S": "1"},
         # Two nodes that are lost take half of all pods: on a slow machine their quotas are revoked before their pods are
         # removed. The budgets of evictions have tests of their own.
-        "gateway": {f"KOORD_GATEWAY_EVICTION{name}": str(10**6) for name in BUDGETS},
+        "gateway": WITHOUT_EVICTION_BUDGETS,
     }
     async with running(cluster, tmp_path, env, more=("quota-ledger",)) as system:
         yield cluster, system

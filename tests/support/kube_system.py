@@ -24,6 +24,12 @@ K8S = Path(__file__).parents[2] / "k8s"
 EXAMPLES = K8S / "examples"
 ACCOUNT = ("koordinator-system", "koordstream-gateway")
 
+WITHOUT_EVICTION_BUDGETS = {
+    f"KOORD_GATEWAY_EVICTION{name}": str(10**6)
+    for name in ("S_PER_NODE", "S_PER_WORKLOAD", "S_PER_NAMESPACE", "S_PER_CLUSTER", "_BREAKER")
+}
+"""Environment of a gateway that pauses no eviction."""
+
 
 class System(NamedTuple):
     """A running system.
