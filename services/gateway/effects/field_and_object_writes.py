@@ -141,11 +141,9 @@ async def _delete(api: KubeApi, resource: Resource, intent: ObjectDesired, uid: 
         except NotFound:
             return outcome_events.applied(intent)
         except Conflict:
-            if intent.uid:
-                return outcome_events.applied(intent)
-            # Another object has the name by now; it must not exist either.
+            # Another object may have the name by now, or the answer is about something else, such as a webhook's.
             there = await api.find(resource, intent.name)
-            if there is None:
+            if there is None or (intent.uid and there.uid != intent.uid):
                 return outcome_events.applied(intent)
             uid = there.uid
             continue

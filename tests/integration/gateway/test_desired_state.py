@@ -421,6 +421,27 @@ async def test_a_deletion_also_deletes_a_recreated_object(harness: EffectHarness
     assert await gone(harness, "desired-e")
 
 
+async def test_a_refused_deletion_of_the_object_that_was_meant_is_repeated(
+    harness: EffectHarness, proxy: FaultProxy, cluster: Cluster
+) -> None:
+    """409 does not say that the name belongs to another object: a webhook may have answered so."""
+    await harness.carry_out(node_metric("desired-f", 10))
+    uid = found(cluster, "desired-f")["metadata"]["uid"]
+    proxy.fail("DELETE", "desired-f", status=409)
+    (outcome,) = await harness.carry_out(ObjectDesired(resource=METRICS, name="desired-f", body=None, uid=uid))
+    assert isinstance(outcome, DesiredStateApplied)
+    assert await gone(harness, "desired-f")
+
+
+async def test_a_deletion_of_one_object_spares_another_of_its_name(harness: EffectHarness, cluster: Cluster) -> None:
+    await harness.carry_out(node_metric("desired-g", 10))
+    former = ObjectDesired(resource=METRICS, name="desired-g", body=None, uid="that-of-a-former-object")
+    (outcome,) = await harness.carry_out(former)
+    assert isinstance(outcome, DesiredStateApplied)
+    assert interval_of(cluster, "desired-g") == 10
+    cluster.api.call("DELETE", f"{METRICS_PATH}/desired-g")
+
+
 # -- conditions and Events of unschedulable pods
 
 
