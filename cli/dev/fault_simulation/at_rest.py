@@ -41,9 +41,9 @@ _COPY = CarriedForward.type_name()
 _REQUESTS = (resource_names.MIGRATION_JOBS, resource_names.RESERVATIONS)
 """Objects that are made once: whoever deletes one wants it to be gone."""
 
-MOST_LATE_EVENTS, MOST_WHILE_MOVED = 40, 80
-"""Events of a context in the last seconds, also where a pod may still be moved; a service that decides the same again
-and again appends hundreds.
+MOST_LATE_EVENTS = 100
+"""Events of a context in the last seconds, where a list that hung at the end of the faults may just have been given up,
+or a pod may still be moved; a service that decides the same again and again appends hundreds.
 """
 
 GIVEN_UP_WITHIN_S = 1.0
@@ -124,9 +124,8 @@ def undone(world: World) -> Iterator[str]:
     for cause, uid in world.invariants.one_shots.items():
         if cause not in world.invariants.outcomes and cause not in waits and not _has_left(world, cause):
             yield f"{cause}, about {uid}, has no outcome"
-    most = MOST_WHILE_MOVED if resource_names.MIGRATION_JOBS in world.api.objects else MOST_LATE_EVENTS
     for context, count in world.invariants.late_events.items():
-        if count > most:
+        if count > MOST_LATE_EVENTS:
             yield f"{context} has {count} events at the end, where nothing happens any more"
     yield from _gateway(world, waits)
     yield from _unwritten(world)

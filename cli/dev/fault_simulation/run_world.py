@@ -106,12 +106,23 @@ def _undone(world: World) -> list[str]:
 
 
 def _waits(world: World) -> list[str]:
-    """Returns what waits without need, once it was tried again."""
-    now_ns, found = world.now_ns(), list(waiting(world))
-    if later := [each.retry_ns for each in found if each.retry_ns > now_ns]:
+    """Returns what waits without need, once all that waits was tried again.
+
+    One that was refused because another has a nomination waits for as long as that one's backoff lasts, so there are
+    more looks where another waits than before.
+    """
+    found, texts = list(waiting(world)), set[str]()
+    due = list[str]()
+    for _ in range(LATER_LOOKS):
+        now_ns = world.now_ns()
+        due += [each.text for each in found if each.retry_ns <= now_ns]
+        later = [each.retry_ns for each in found if each.retry_ns > now_ns]
+        if not later or texts.issuperset(each.text for each in found):
+            break
+        texts.update(each.text for each in found)
         world.loop.run_until(world.loop.time() + (max(later) - now_ns) / SECOND + SETTLES_S)
-        found = [each for each in found if each.retry_ns <= now_ns] + list(waiting(world))
-    return list(dict.fromkeys(each.text for each in found))
+        found = list(waiting(world))
+    return list(dict.fromkeys([*due, *(each.text for each in found)]))
 
 
 def _outcome(world: World) -> Outcome:
