@@ -1,5 +1,6 @@
 """The contexts that the descheduler reads and writes, and the intents that it may record."""
 
+from services.descheduler.load_aware.pod_order import DELETION_COST
 from shared.domain.config_rejection import event_right
 from shared.domain.desired_kubernetes_event import event_rights
 from shared.domain.move_destinations import SUBJECT as DESTINATIONS
@@ -43,6 +44,7 @@ MIGRATION_RIGHTS = (
     IntentRight(ObjectDesired, RESERVATIONS, deletes=True),
     IntentRight(FieldsDesired, RESERVATIONS, fields=(f"metadata.labels.{ORDER}",)),
     IntentRight(FieldsDesired, "nodes", fields=("spec.unschedulable",)),
+    IntentRight(FieldsDesired, "pods", fields=(f"metadata.annotations.{DELETION_COST}",)),
     *event_rights(JOB_EVENTS),
 )
 """Of the moves of pods, and of the drain of nodes."""

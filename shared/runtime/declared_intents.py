@@ -78,6 +78,9 @@ DECLARED: Mapping[str, tuple[IntentRight, ...]] = {
         ),
         IntentRight(FieldsDesired, resource="nodes", fields=("spec.unschedulable",)),
         IntentRight(
+            FieldsDesired, resource="pods", fields=("metadata.annotations.controller.kubernetes.io/pod-deletion-cost",)
+        ),
+        IntentRight(
             ObjectDesired,
             resource="events",
             fields=(

@@ -199,6 +199,7 @@ def decide_cycle(
     recorded.
     """
     events: list[Event] = [event for case in plan.cases for event in case.findings.events]
+    events += [desired for case in plan.cases if not case.dry_run for desired in case.findings.desired]
     drafts: list[Draft] = []
     ids = []
     for case in plan.cases:

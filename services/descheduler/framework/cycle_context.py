@@ -12,6 +12,7 @@ from services.descheduler.state.measured_nodes import pod_on_node
 from services.descheduler.state.observed_cluster import ObservedCluster
 from shared.events import Event
 from shared.events.descheduling import Cause, PassedOver
+from shared.events.intents import FieldsDesired
 from shared.kube.pod import Pod
 
 Filter = Callable[[PodOnNode], str]
@@ -47,11 +48,13 @@ class Findings(NamedTuple):
         causes: what is wrong, measured before anything moved.
         sources: nodes that are no destination, since they are what is wrong.
         events: changes of the plugin's own records.
+        desired: fields that the plugin wants objects to have; not written in a dry run.
     """
 
     causes: tuple[Cause, ...] = ()
     sources: tuple[str, ...] = ()
     events: tuple[Event, ...] = ()
+    desired: tuple[FieldsDesired, ...] = ()
 
 
 class CycleEvictor:

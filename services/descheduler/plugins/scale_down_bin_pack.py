@@ -1,12 +1,12 @@
 """ScaleDownBinPack: the order in which pods should go when their workloads shrink, so that nodes become empty.
 
-With `EvictDirectly` the first ones are evicted. `CalculateOnly` writes the order as an annotation upstream; this
-release does not write it, so that the plugin then does nothing.
+With `EvictDirectly` the first ones are evicted. With `CalculateOnly` each pod gets its place in the order as an
+annotation, by which the controller of its workload chooses the pods that it deletes when the workload shrinks.
 
 Source: spec/descheduler.md 1.9; worked example X21.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import inf, isfinite
 from typing import Annotated, Any, NamedTuple
 
@@ -15,16 +15,20 @@ from msgspec import Meta, field
 from services.descheduler.framework.cycle_context import CycleContext, Findings
 from services.descheduler.load_aware.arguments import NamespacesDocument, PodSelectorDocument
 from services.descheduler.load_aware.measured_node import Amounts, MeasuredNode, PodOnNode
-from services.descheduler.load_aware.pod_order import age_key
+from services.descheduler.load_aware.pod_order import DELETION_COST, NEVER, age_key
 from services.descheduler.plugins.pod_filter_and_request_fit import (
     PodChoice,
     pod_choice,
     selected_nodes,
 )
 from shared.domain.component_config import BadConfig, Strict, check_selector, converted
+from shared.events.intents import FieldsDesired
 from shared.kube.selectors import LabelSelector
 
 CALCULATE_ONLY, EVICT_DIRECTLY = "CalculateOnly", "EvictDirectly"
+
+COST_FIELDS = "deletion-cost"
+"""The field group of the annotation on a pod."""
 
 
 class _Document(Strict):
@@ -44,7 +48,6 @@ class BinPackArgs(NamedTuple):
     Attributes:
         most: evictions of one cycle; 0 for `CalculateOnly`.
         weights: resource -> weight, in order.
-        notes: what of the arguments has no effect.
     """
 
     paused: bool
@@ -52,7 +55,6 @@ class BinPackArgs(NamedTuple):
     selector: LabelSelector | None
     choice: PodChoice
     weights: Mapping[str, float]
-    notes: tuple[str, ...]
 
 
 class RankedNode(NamedTuple):
@@ -61,11 +63,13 @@ class RankedNode(NamedTuple):
     Attributes:
         score: what stays on it, of what may go; nodes with less go first.
         eligible: pods that may go, in order.
+        skipped: pods that the arguments choose and a filter keeps.
     """
 
     node: MeasuredNode
     score: float
     eligible: tuple[PodOnNode, ...]
+    skipped: tuple[PodOnNode, ...]
 
 
 def read_args(plain: Mapping[str, Any], path: str) -> BinPackArgs:
@@ -89,18 +93,19 @@ def read_args(plain: Mapping[str, Any], path: str) -> BinPackArgs:
         selector=given.node_selector,
         choice=pod_choice(given.evictable_namespaces, given.pod_selectors, path),
         weights={name: given.resource_weights.get(name, 1.0) for name in given.resources},
-        notes=("CalculateOnly writes no annotation here, so that it does nothing",)
-        * (given.strategy == CALCULATE_ONLY),
     )
 
 
 def scale_down_bin_pack(context: CycleContext) -> Findings:
-    """Evicts pods in the order of their ranks until the limit of the arguments."""
+    """Evicts pods in the order of their ranks until the limit of the arguments, or has the ranks written on them."""
     args: BinPackArgs = context.args
     evicted = 0
-    if args.paused or not args.most:
+    if args.paused:
         return Findings()
-    for ranked in ranked_nodes(context, args):
+    nodes = ranked_nodes(context, args)
+    if not args.most:
+        return Findings(desired=tuple(_costs(nodes)))
+    for ranked in nodes:
         for pod in ranked.eligible:
             if evicted == args.most:
                 return Findings()
@@ -108,18 +113,34 @@ def scale_down_bin_pack(context: CycleContext) -> Findings:
     return Findings()
 
 
+def _costs(nodes: Sequence[RankedNode]) -> Iterator[FieldsDesired]:
+    """Yields the annotation of each pod that does not have it yet: its place in the order of all, or `NEVER`."""
+    ranks = [(pod, rank) for rank, pod in enumerate(pod for each in nodes for pod in each.eligible)]
+    for pod, rank in [*ranks, *((pod, NEVER) for each in nodes for pod in each.skipped)]:
+        metadata, text = pod.pod.metadata, str(rank)
+        if (metadata.annotations or {}).get(DELETION_COST) != text:
+            yield FieldsDesired(
+                resource="pods",
+                name=pod.key,
+                fields=COST_FIELDS,
+                patch={"metadata": {"annotations": {DELETION_COST: text}}},
+                uid=metadata.uid,
+            )
+
+
 def ranked_nodes(context: CycleContext, args: BinPackArgs) -> list[RankedNode]:
-    """Returns the nodes with pods that may go, by score, number of these pods, and name."""
+    """Returns the nodes with pods that the arguments choose, by score, number of pods that may go, and name."""
     found = []
     for node in selected_nodes(context.nodes, args.selector):
         targets = [pod for pod in node.pods if args.choice.allows(pod)]
         eligible = [pod for pod in targets if context.evictor.filter(pod)]
-        if not eligible:
+        if not targets:
             continue
         uids = {pod.pod.metadata.uid for pod in eligible}
         stays = [pod for pod in node.pods if pod.pod.metadata.uid not in uids]
         ordered = sorted(eligible, key=lambda pod: _order(pod, node, args.weights))
-        found.append(RankedNode(node, node_score(node, stays, eligible, args.weights), tuple(ordered)))
+        skipped = tuple(pod for pod in targets if pod.pod.metadata.uid not in uids)
+        found.append(RankedNode(node, node_score(node, stays, eligible, args.weights), tuple(ordered), skipped))
     found.sort(key=lambda each: (each.score, len(each.eligible), each.node.name))
     return found
 

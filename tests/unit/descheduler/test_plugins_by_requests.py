@@ -5,9 +5,15 @@ from math import inf
 import pytest
 
 from services.descheduler.configuration.read_configuration import read_configuration
+from services.descheduler.framework.cycle import decide_cycle, plan_cycle
+from services.descheduler.load_aware.pod_order import DELETION_COST
 from services.descheduler.plugins.fragmentation_aware import deviation
 from services.descheduler.plugins.scale_down_bin_pack import node_score
+from services.descheduler.settings import DecisionSettings
 from shared.domain.component_config import BadConfig
+from shared.domain.move_destinations import DestinationsResponse
+from shared.events.descheduling import EvictionCaseOpened
+from shared.events.intents import FieldsDesired
 from tests.unit.descheduler.load_aware_cluster import node, pod
 from tests.unit.descheduler.small_cluster import SmallCluster
 
@@ -65,12 +71,43 @@ def test_bin_packing_evicts_from_the_node_that_becomes_empty_first() -> None:
     assert [victim.pod for victim in case.victims] == ["default/b-1", "default/a-1"]
 
 
-def test_bin_packing_that_only_calculates_evicts_nothing() -> None:
+def costs_of(cluster: SmallCluster) -> dict[str, str]:
+    """Returns pod -> the deletion cost that a cycle requests."""
+    configuration = cluster.state.configuration
+    assert configuration is not None
+    plan = plan_cycle(cluster.state, configuration, DecisionSettings(), cluster.now_ns)
+    drafts = decide_cycle(plan, DestinationsResponse(), configuration, DecisionSettings())
+    assert not any(isinstance(draft.event, EvictionCaseOpened) for draft in drafts)
+    desired = (draft.event for draft in drafts if isinstance(draft.event, FieldsDesired))
+    return {event.name: event.patch["metadata"]["annotations"][DELETION_COST] for event in desired}
+
+
+def test_bin_packing_that_only_calculates_writes_the_ranks_that_pods_do_not_have() -> None:
     cluster = SmallCluster(config("ScaleDownBinPack", "{}"))
     for name in ("a", "b"):
         cluster.node(name)
+    cluster.pod("a-1", "a", cpu="1")
+    cluster.pod("a-2", "a", cpu="2", annotations={DELETION_COST: "1"})
+    cluster.pod("b-1", "b", cpu="1")
+    cluster.pod("bare", "b", kind="")
+    # `a` has nothing that stays. The largest pod of a node comes first; a bare pod is kept by the filter.
+    assert costs_of(cluster) == {
+        "default/a-2": "0",
+        "default/a-1": "1",
+        "default/b-1": "2",
+        "default/bare": "2147483647",
+    }
+    cluster.pod("a-2", "a", cpu="2", annotations={DELETION_COST: "0"})
+    cluster.pod("bare", "b", kind="", annotations={DELETION_COST: "2147483647"})
+    assert sorted(costs_of(cluster)) == ["default/a-1", "default/b-1"]
+
+
+def test_a_dry_run_writes_no_ranks() -> None:
+    cluster = SmallCluster("dryRun: true\n" + config("ScaleDownBinPack", "{}"))
+    for name in ("a", "b"):
+        cluster.node(name)
     cluster.pod("a-1", "a")
-    assert cluster.cycle() is None
+    assert costs_of(cluster) == {}
 
 
 @pytest.mark.parametrize(
