@@ -13,7 +13,13 @@ _UNKNOWN = re.compile(r"unknown field `([^`]*)`")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Returns `; perhaps 'x' is meant` with the closest of the known names; empty where none is close.
+    """Returns `; perhaps 'x' is meant` with the closest of the known names; empty where none is close."""
+    close = closest(name, known)
+    return f"; perhaps {close!r} is meant" if close else ""
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """Returns the closest of the known names; empty where none is close.
 
     `namespace/name` is compared by its name, which may be in another namespace: all names of one would be close to it.
     """
@@ -24,7 +30,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
         if key not in by_case or each.lower().startswith(f"{namespace}/"):
             by_case[key] = each
     close = get_close_matches(own, by_case, n=1)
-    return f"; perhaps {by_case[close[0]]!r} is meant" if close else ""
+    return by_case[close[0]] if close else ""
 
 
 def with_closest_field(message: str, kind: Any) -> str:

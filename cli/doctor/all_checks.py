@@ -17,7 +17,7 @@ from cli.commands.cluster import request_lists
 from cli.commands.evictions import request_evictions
 from cli.doctor import check_bus as bus_checks
 from cli.doctor import check_cluster, check_postgres, check_services
-from cli.doctor.check_quotas import about_ignored_quota_annotations, about_rejected_quotas
+from cli.doctor.check_quotas import about_ignored_quota_settings, about_rejected_quotas
 from cli.doctor.check_rejected_messages import about_rejected, logins
 from cli.doctor.check_rejected_writes import about_rejected_writes, rejected_writes
 from cli.doctor.check_second_systems import about_second_systems
@@ -194,9 +194,7 @@ async def _log(endpoints: Endpoints, *, has_bus: bool) -> list[Finding]:
                 found += about_rejected_reservations(list(rejected_reservations(view)), simulated=simulated)
             if (ledger := await recorded_accounts_in(LogReader(database))) is not None:
                 found += about_rejected_quotas(list(rejected_quotas(ledger.projection)), simulated=simulated)
-                found += about_ignored_quota_annotations(
-                    list(ignored_of_quotas(ledger.projection)), simulated=simulated
-                )
+                found += about_ignored_quota_settings(list(ignored_of_quotas(ledger.projection)), simulated=simulated)
         async with _check("cluster", found):
             identified = await newest(database, "cluster", [ClusterIdentified])
             found += check_cluster.about_identity(identified)

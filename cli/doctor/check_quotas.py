@@ -15,9 +15,9 @@ def about_rejected_quotas(found: Sequence[QuotaFault], *, simulated: bool = Fals
     return _about_quotas(found, remedy, "more rejected quotas", simulated=simulated)
 
 
-def about_ignored_quota_annotations(found: Sequence[QuotaFault], *, simulated: bool = False) -> Iterator[Finding]:
-    """Names the quotas of which an annotation is ignored, each described in one line."""
-    return _about_quotas(found, "correct it: {}", "more quotas with ignored annotations", simulated=simulated)
+def about_ignored_quota_settings(found: Sequence[QuotaFault], *, simulated: bool = False) -> Iterator[Finding]:
+    """Names the quotas of which a label or an annotation is ignored, each described in one line."""
+    return _about_quotas(found, "correct it: {}", "more quotas with ignored labels or annotations", simulated=simulated)
 
 
 def _about_quotas(found: Sequence[QuotaFault], remedy: str, others: str, *, simulated: bool) -> Iterator[Finding]:

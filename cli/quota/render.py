@@ -21,7 +21,7 @@ BAR = 20
 
 
 class QuotaFault(NamedTuple):
-    """A quota's object that is rejected, or of which an annotation is ignored, in one line.
+    """A quota's object that is rejected, or of which a label or an annotation is ignored, in one line.
 
     Attributes:
         resource, namespace, name: of the object; the namespace is empty where the log does not have it.
@@ -79,14 +79,14 @@ def _rejection_of(projection: LedgerProjection, name: str) -> Iterator[str]:
 
 
 def ignored(projection: LedgerProjection) -> Iterator[QuotaFault]:
-    """Yields each quota of which an annotation is ignored, with what it should be."""
+    """Yields each quota of which a label or an annotation is ignored, with what it should be."""
     for name, quota in sorted(projection.lookup.quotas.items()):
         yield from (QuotaFault(f"Quota {name}: {fault}", name, quota.namespace) for fault in quota.ignored)
 
 
 def notes_about(projection: LedgerProjection, name: str) -> Iterator[str]:
-    """A line for each object of a quota's name that is rejected, its own first, and for each annotation of the quota that is
-    ignored.
+    """A line for each object of a quota's name that is rejected, its own first, and for each label and annotation of the
+    quota that is ignored.
     """
     yield from _rejection_of(projection, name)
     for key, reason in sorted(projection.duplicates.get(name, {}).items()):

@@ -29,6 +29,27 @@ RESOURCES = (resource_names.QUOTAS, resource_names.GUIDE_QUOTAS)
 QUOTA_NAME = PREFIX + "name"
 PREEMPTIBLE = PREFIX + "preemptible"
 
+LABELS = (
+    "is-parent", "parent", "allow-lent-resource", "tree-id", "is-root", "ignore-default-tree", "allow-force-update",
+    "profile",
+)  # fmt: skip
+ANNOTATIONS = (
+    "shared-weight", "namespaces", "total-resource", "unschedulable-resource", "max-strict-check-resource-keys",
+    "admission", "runtime", "request", "child-request", "guaranteed", "allocated", "non-preemptible-request",
+    "non-preemptible-used",
+)  # fmt: skip
+"""Names behind the prefix that a label and an annotation of a quota may have."""
+
+ELSEWHERE = {
+    QUOTA_NAME.removeprefix(PREFIX): "pods",
+    PREEMPTIBLE.removeprefix(PREFIX): "pods",
+    "resource-keys": "an ElasticQuotaProfile",
+}
+"""Names behind the prefix that are read on another kind of object, and have no effect on a quota."""
+
+_NAMED = 5
+"""Labels and annotations without effect that are named, at most; the others are counted."""
+
 RENAMED = {
     "koordinator.sh/batch-cpu": "kubernetes.io/batch-cpu",
     "koordinator.sh/batch-memory": "kubernetes.io/batch-memory",
@@ -55,7 +76,8 @@ class DeclaredQuota(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
         total: capacity of a whole tree, on its root quota; None when absent or unreadable.
         namespaces: pods in them belong to this quota without a label.
         uid: of the object; a quota that is created again under the same name has another uid.
-        ignored: the annotations that cannot be read and have no effect, with what they should be.
+        ignored: the labels and annotations that have no effect, as they are unknown or cannot be read, with what they
+            should be.
     """
 
     name: str
@@ -123,7 +145,7 @@ def declared(raw: Mapping[str, Any]) -> DeclaredQuota:
         total=_readable(metadata, "total-resource"),
         namespaces=namespaces_of(metadata),
         deleting=bool(metadata.get("deletionTimestamp")),
-        ignored=ignored_annotations(metadata),
+        ignored=(*unreadable_annotations(metadata), *settings_without_effect(metadata)),
     )
 
 
@@ -152,7 +174,7 @@ def namespaces_of(metadata: Mapping[str, Any]) -> tuple[str, ...]:
     return _bound_namespaces(metadata) or ()
 
 
-def ignored_annotations(metadata: Mapping[str, Any]) -> tuple[str, ...]:
+def unreadable_annotations(metadata: Mapping[str, Any]) -> tuple[str, ...]:
     """Returns the annotations that cannot be read and that no rule rejects, each with what it should be."""
     found = []
     if _bound_namespaces(metadata) is None:
@@ -166,6 +188,41 @@ def ignored_annotations(metadata: Mapping[str, Any]) -> tuple[str, ...]:
     except BadResourceList as error:
         found.append(str(error))
     return tuple(found)
+
+
+def settings_without_effect(metadata: Mapping[str, Any]) -> tuple[str, ...]:
+    """Returns the labels and annotations of the prefix that a quota does not have, each with what is probably meant.
+
+    An unknown one is a typing error, which would otherwise pass as a setting left out.
+    """
+    kinds = (("label", "labels", LABELS), ("annotation", "annotations", ANNOTATIONS))
+    found = [
+        (kind, key.removeprefix(PREFIX))
+        for kind, field, known in kinds
+        for key in sorted(metadata.get(field) or {})
+        if key.startswith(PREFIX) and key.removeprefix(PREFIX) not in known
+    ]
+    texts = tuple(_without_effect(*each) for each in found[:_NAMED])
+    if len(found) <= _NAMED:
+        return texts
+    return (*texts, f"{len(found) - _NAMED} more labels and annotations of {PREFIX} have no effect")
+
+
+def _without_effect(kind: str, suffix: str) -> str:
+    subject = f"{kind} {PREFIX}{suffix}"
+    if suffix in ELSEWHERE:
+        return f"{subject} has no effect on a quota; it belongs on {ELSEWHERE[suffix]}"
+    if suffix in LABELS or suffix in ANNOTATIONS:
+        return f"{subject} has no effect; it is read from {_kind_of(suffix)} of that name"
+    from shared.closest_name import closest  # only here: it takes a tenth of a command's start
+
+    text = f"{subject} is unknown, and has no effect"
+    meant = closest(suffix, (*LABELS, *ANNOTATIONS))
+    return f"{text}; perhaps {_kind_of(meant)} {meant!r} is meant" if meant else text
+
+
+def _kind_of(suffix: str) -> str:
+    return "the label" if suffix in LABELS else "the annotation"
 
 
 def _bound_namespaces(metadata: Mapping[str, Any]) -> tuple[str, ...] | None:

@@ -1,5 +1,5 @@
-"""Kubernetes Events about ElasticQuotas that are rejected, or of which an annotation is ignored: `kubectl describe` shows
-them on the object. One Event an object; it is deleted once the object is in force as it is written, or gone.
+"""Kubernetes Events about ElasticQuotas that are rejected, or of which a label or an annotation has no effect: `kubectl
+describe` shows them on the object. One Event an object; it is deleted once the object is in force as it is written, or gone.
 """
 
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ def _noted(state: LedgerState) -> Iterator[tuple[str, str, str]]:
     projection = state.projection
     for name, quota in sorted(projection.lookup.quotas.items()):
         if quota.ignored and (key := state.owner(name)):
-            yield key, "AnnotationIgnored", "; ".join(quota.ignored)
+            yield key, "SettingsIgnored", "; ".join(quota.ignored)
     for name, reason in sorted(projection.rejected.items()):
         if key := state.owner(name):
             force = "its last valid declaration stays in force" if name in projection.tree_of else "its pods wait"

@@ -176,7 +176,7 @@ def test_rejected_quotas_and_ignored_annotations_get_a_kubernetes_event_too() ->
     written = intents(logs)
     assert "rejected, and its pods wait: quota team: 'many'" in (written["dev/team"].body or {})["message"]
     ignored = written["dev/web"].body or {}
-    assert ignored["reason"] == "AnnotationIgnored"
+    assert ignored["reason"] == "SettingsIgnored"
     assert "namespaces is 'shop, web' and binds no namespace; give a JSON list" in ignored["message"]
     [line] = notes_about(logs.state.projection, "web")
     assert line.startswith("Ignored: annotation quota.scheduling.koordinator.sh/namespaces is 'shop, web'")
