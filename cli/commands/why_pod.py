@@ -16,7 +16,9 @@ from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format
 from services.scheduler.explain.explain_pod import explain
 from services.scheduler.explain.explanation_text import Explanation, render
+from services.scheduler.explain.quota_shortage import quota_shortage
 from services.scheduler.plugins.registry import text
+from services.scheduler.state.quota_reason_codes import waits_for_quota
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.errors import KoordError
 from shared.events import EVENT_TYPES, RecordedEvent
@@ -95,6 +97,7 @@ async def _unknown(log: LogReader, name: str, uid: str, view: SchedulerState | N
 def _with_present_wait(found: Explanation, view: SchedulerState, language: str, *, is_untried: bool) -> Explanation:
     """Adds what the pod waits for at present. A gang that is not complete is not tried, so no cycle names it."""
     # Only here: they read YAML, and without it the command starts sooner.
+    from cli.scheduling.waiting_answers import shortage_of
     from services.scheduler.explain.probable_mistakes import probable_mistakes
     from services.scheduler.explain.waiting_order_config import rules_in_force
     from services.scheduler.explain.waiting_pods import waiting_pods
@@ -114,6 +117,9 @@ def _with_present_wait(found: Explanation, view: SchedulerState, language: str, 
         return replace(found, summary=words)
     if state.code in ("GangUnknown", "GangIncomplete"):
         return replace(found, summary=f"{found.summary}; {words}")
+    shortage = None if waits_for_quota(waiting.record.reasons) else quota_shortage(view, found.pod_uid)
+    if shortage is not None:
+        return replace(found, summary=f"{found.summary}; {shortage_of(f'its quota {shortage.quota}', shortage)}, too")
     return found
 
 

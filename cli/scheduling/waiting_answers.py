@@ -12,10 +12,12 @@ from cli.terminal.amounts import human_amounts
 from cli.terminal.durations import instant_of, second
 from services.scheduler.explain.gang_status import gang_status
 from services.scheduler.explain.invalid_reservations import RejectedReservation, rejected_reservations
+from services.scheduler.explain.quota_shortage import QuotaShortage, quota_shortage
 from services.scheduler.explain.rejected_quota import rejected_quota_of
 from services.scheduler.explain.waiting_order_config import QueueRules, rules_in_force
 from services.scheduler.explain.waiting_pods import WaitingPod, waiting_pods
 from services.scheduler.plugins.registry import text
+from services.scheduler.state.quota_reason_codes import PLUGIN as ELASTIC_QUOTA
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.domain.quota_rejection import waits_for_rejected
 from shared.events.quota import QuotaRejected
@@ -199,9 +201,7 @@ def _shown(
 ) -> PendingPod:
     record, pod_class = each.record, each.pod_class
     refused = _refusals(each, evaluated) if record.attempts else ()
-    short: dict[str, int] = {}
-    if each.state.code == "AwaitsQuota" and (entry := view.quota.pods.get(record.uid)) is not None:
-        short = view.quota.shortage(entry, {}, {}) or {}
+    shortage = quota_shortage(view, record.uid) if each.state.code in _TRIED and record.attempts else None
     namespace, _, name = record.name.rpartition("/")
     return PendingPod(
         namespace=namespace,
@@ -210,7 +210,7 @@ def _shown(
         kind="Reservation" if pod_class.reserves else "Pod",
         place=each.place,
         state=each.state.code,
-        waits_for=_words(each, refused, evaluated.nodes if evaluated else 0, short),
+        waits_for=_words(each, refused, evaluated.nodes if evaluated else 0, shortage),
         since=second(seen[record.since]) if record.since in seen else "",
         quota=each.quota,
         gang=each.gang,
@@ -223,7 +223,7 @@ def _shown(
         nominated_node=record.nominated,
         nodes=evaluated.nodes if evaluated else 0,
         refused_by=refused,
-        short=short,
+        short=dict(shortage.amounts) if shortage else {},
     )
 
 
@@ -236,13 +236,21 @@ def _refusals(each: WaitingPod, evaluated: ClassEvaluated | None) -> tuple[Refus
     )
 
 
-def _words(each: WaitingPod, refused: Sequence[Refusal], nodes: int, short: Mapping[str, int]) -> str:
-    """Returns what a pod waits for: the plugins that refused it, else the reason for which it is not tried."""
+_TRIED = ("AwaitsQuota", "BackingOff", "AwaitsChange", "InQueue")
+"""States of pods that wait for what refused them at their last attempt."""
+
+
+def _words(each: WaitingPod, refused: Sequence[Refusal], nodes: int, shortage: QuotaShortage | None) -> str:
+    """Returns what a pod waits for: its quota and the plugins that refused it, else the reason for which it is not
+    tried.
+    """
     state, record = each.state, each.record
-    if state.code in ("AwaitsQuota", "BackingOff", "AwaitsChange", "InQueue") and refused:
+    if state.code in _TRIED and refused:
         parts = [_refusal(one, nodes) for one in refused]
-        if short:
-            parts.append(f"short of {human_amounts(short)}")
+        if shortage is not None and any(one.plugin == ELASTIC_QUOTA for one in refused):
+            parts += [f"short of {human_amounts(shortage.amounts)}"] if shortage.amounts else []
+        elif shortage is not None:
+            parts.insert(0, f"{ELASTIC_QUOTA}: {shortage_of(shortage.quota, shortage)}")
         if record.nominated:
             parts.append(f"victims end on {record.nominated}")
         return "; ".join(parts)
@@ -251,6 +259,17 @@ def _words(each: WaitingPod, refused: Sequence[Refusal], nodes: int, short: Mapp
     if state.code == "SchedulingGated":
         return f"scheduling gates: {state.detail}"
     return text(state.code, state.detail)
+
+
+def shortage_of(quota: str, shortage: QuotaShortage) -> str:
+    """Returns a sentence about a quota that has no capacity for a pod.
+
+    Args:
+        quota: how the sentence names it.
+    """
+    if not shortage.amounts:
+        return f"pods that must not be preempted use the min of {quota}"
+    return f"{quota} is short of {human_amounts(shortage.amounts)}"
 
 
 def below_heading(waits_for: str) -> str:

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from shared.domain import gang
-from shared.kube.elastic_quota import QUOTA_NAME
+from shared.kube.elastic_quota import PREEMPTIBLE, QUOTA_NAME
 from shared.kube.instants import SECOND
 from shared.log.service_store import ServiceStore
 from tests.integration.cli.recorded_log import Log, run
@@ -23,7 +23,7 @@ class _Recorded(Teams):
 
     def __init__(self) -> None:
         self._has_begun = False
-        super().__init__(quota("small", "1", "2"))
+        super().__init__(quota("small", "1", "2"), quota("tiny", "1", "2"))
         self.now_ns = time.time_ns() - 20 * SECOND  # after the backoff, and long before the next attempt
 
     def add_node(self, node: object) -> None:
@@ -38,6 +38,8 @@ def _waiting() -> Teams:
     world = _Recorded()
     world.add_pod(pod("uses", cpu="2", labels={QUOTA_NAME: "small"}, priority=9000))
     world.add_pod(pod("large", cpu="100", labels={QUOTA_NAME: "smal"}))
+    world.add_pod(pod("both", cpu="90", labels={QUOTA_NAME: "tiny"}))
+    world.add_pod(pod("fixed", cpu="91", labels={QUOTA_NAME: "tiny", PREEMPTIBLE: "false"}))
     world.add_pod(pod("short", cpu="1", labels={QUOTA_NAME: "small"}))
     world.add_pod(pod("later", gates=("example.com/later",)))
     for name in ("a", "b"):
@@ -45,7 +47,8 @@ def _waiting() -> Teams:
     observe(world, reservation("amount", "many"))
     observe(world, reservation("shape", owners=[{"labelSelector": "app"}]))
     world.read()
-    world.cycle()
+    for _ in range(3):  # a cycle ends after some refusals
+        world.cycle()
     return world
 
 
@@ -61,10 +64,15 @@ async def test_pending_pods_are_listed_in_order_with_what_they_wait_for(log: Log
     header, *lines = result.stdout.splitlines()
     assert header.split() == ["PLACE", "NAME", "SINCE", "QUOTA", "GANG", "WAITS", "FOR"]
     rows = {line.split()[1]: line for line in lines}
-    assert list(rows) == ["large", "uses", "short", "later", "a", "b"]
+    assert list(rows) == ["large", "both", "fixed", "uses", "short", "later", "a", "b"]
     assert "NodeResourcesFit: Insufficient cpu (2 of 2 nodes)" in rows["large"]
     assert "ElasticQuota: Insufficient quotas, quotaName: small" in rows["short"]
     assert rows["short"].endswith("short of cpu 1")
+    of_nodes = "NodeResourcesFit: Insufficient cpu (2 of 2 nodes)"
+    assert rows["both"].endswith(f"  ElasticQuota: tiny is short of cpu 88; {of_nodes}"), (
+        "the quota keeps it on any node"
+    )
+    assert rows["fixed"].endswith(f"  ElasticQuota: pods that must not be preempted use the min of tiny; {of_nodes}")
     assert "scheduling gates: example.com/later" in rows["later"]
     assert "job" in rows["a"].split()
     assert rows["a"].endswith("  pods of its gang: gang d/job has 2 of 3 pods"), "below `WAITS FOR`"
@@ -87,6 +95,18 @@ async def test_programs_get_integers_instants_and_the_reasons_one_by_one(log: Lo
     names = (await run(log, "pending", "-A", "-o", "name")).stdout.splitlines()
     assert names[0] == "pod/d/large"
     assert "NAMESPACE" in (await run(log, "pending", "-A")).stdout.splitlines()[0]
+
+
+async def test_a_pod_that_no_node_takes_and_its_quota_neither_is_explained_with_both(log: Log) -> None:
+    item = json.loads((await run(log, "pending", "both", "-n", "d", "-o", "json")).stdout)
+    assert (item["state"], item["short"]) == ("AwaitsChange", {"cpu": 88_000})
+    why = json.loads((await run(log, "why", "pod", "both", "-n", "d", "-o", "json")).stdout)
+    assert "Insufficient cpu" in why["summary"]
+    assert why["summary"].endswith("; its quota tiny is short of cpu 88, too")
+    of_fixed = json.loads((await run(log, "why", "pod", "fixed", "-n", "d", "-o", "json")).stdout)["summary"]
+    assert of_fixed.endswith("; pods that must not be preempted use the min of its quota tiny, too")
+    of_quota = json.loads((await run(log, "why", "pod", "short", "-n", "d", "-o", "json")).stdout)["summary"]
+    assert of_quota.count("quota") == 2, of_quota
 
 
 async def test_a_namespace_or_a_name_without_pending_pods_is_reported(log: Log) -> None:
