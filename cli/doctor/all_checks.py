@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -185,6 +185,7 @@ async def _log(endpoints: Endpoints, *, has_bus: bool) -> list[Finding]:
             found += check_services.about_followers(await lag.behind(database))
         async with _check("configuration", found):
             found += check_cluster.about_configuration(await status_of(database), simulated=simulated)
+            objects: Mapping[str, Sequence[str]] = {}
             if "scheduling" in contexts:
                 view = await scheduler_state(LogReader(database))
                 rules = rules_in_force(view)
@@ -192,8 +193,9 @@ async def _log(endpoints: Endpoints, *, has_bus: bool) -> list[Finding]:
                 found += about_ignored_settings(view, rules, simulated=simulated)
                 found += about_ignored_pod_settings(view, rules.schedulers, simulated=simulated)
                 found += about_rejected_reservations(list(rejected_reservations(view)), simulated=simulated)
+                objects = view.quota.objects_by_name()
             if (ledger := await recorded_accounts_in(LogReader(database))) is not None:
-                found += about_rejected_quotas(list(rejected_quotas(ledger.projection)), simulated=simulated)
+                found += about_rejected_quotas(list(rejected_quotas(ledger.projection, objects)), simulated=simulated)
                 found += about_ignored_quota_settings(list(ignored_of_quotas(ledger.projection)), simulated=simulated)
         async with _check("cluster", found):
             identified = await newest(database, "cluster", [ClusterIdentified])

@@ -23,7 +23,7 @@ def about_ignored_quota_settings(found: Sequence[QuotaFault], *, simulated: bool
 def _about_quotas(found: Sequence[QuotaFault], remedy: str, others: str, *, simulated: bool) -> Iterator[Finding]:
     """Names the first quotas; `others` describes the rest, which are counted, and named where they are few."""
     for fault in found[:NAMED]:
-        # A quota that never was valid is recorded by its name alone, which is that of its object.
+        # The object of a quota that never was valid is known only where a scheduler has written its log.
         namespace = fault.namespace or "NAMESPACE"
         command = edit_advice(fault.resource, fault.name, namespace, simulated=simulated)
         yield Finding("warning", "configuration", fault.text, remedy.format(command))

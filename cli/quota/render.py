@@ -1,6 +1,6 @@
 """Quotas as text."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from cli.terminal.amounts import UNLIMITED, exact_amount, human_amount, human_amounts
@@ -58,12 +58,21 @@ def name(line: OverviewRow) -> str:
     return "  " * line.depth + line.quota if line.depth else f"tree {line.tree}" if line.tree else "default tree"
 
 
-def rejected(projection: LedgerProjection) -> Iterator[QuotaFault]:
-    """Yields each rejected object, with the reason."""
+def rejected(projection: LedgerProjection, objects: Mapping[str, Sequence[str]] | None = None) -> Iterator[QuotaFault]:
+    """Yields each rejected object, with the reason.
+
+    Args:
+        objects: name -> keys of the observed ElasticQuotas of that name. The ledger's log names the object of a quota
+            only where it was valid once.
+    """
     declared = projection.lookup.quotas
     for name in sorted(projection.rejected):
-        namespace = declared[name].namespace if name in declared else ""
-        yield from (QuotaFault(text, name, namespace) for text in _rejection_of(projection, name))
+        others = projection.duplicates.get(name, {})
+        own = [key for key in (objects or {}).get(name, ()) if key not in others]
+        namespace, resource = declared[name].namespace if name in declared else "", QUOTAS
+        if len(own) == 1:
+            resource, namespace, _ = own[0].split("/")
+        yield from (QuotaFault(text, name, namespace, resource) for text in _rejection_of(projection, name))
     for quota, duplicates in sorted(projection.duplicates.items()):
         for key, reason in sorted(duplicates.items()):
             resource, _, place = key.partition("/")

@@ -179,6 +179,13 @@ class QuotaView(QuotaHeadroom):
                 entry = Entry(quota, mask(request, found.max), 0, labels.get(PREEMPTIBLE) != "false")
         return None if entry is None or entry.quota in RESERVED else entry
 
+    def objects_by_name(self) -> dict[str, list[str]]:
+        """Returns name -> the keys `resource/namespace/name` of the observed ElasticQuotas of that name, in order."""
+        found: dict[str, list[str]] = {}
+        for key, quota in sorted(self._observed.items()):
+            found.setdefault(quota.name, []).append(key)
+        return found
+
     def freed_at(self, quota: str) -> int:
         """Returns the `quota` seq of the last event that may have released capacity in a quota or in one above it."""
         if quota == NO_QUOTA:

@@ -47,7 +47,7 @@ def _waiting() -> Teams:
     observe(world, reservation("amount", "many"))
     observe(world, reservation("shape", owners=[{"labelSelector": "app"}]))
     world.read()
-    for _ in range(3):  # a cycle ends after some refusals
+    for _ in range(3):  # a cycle evaluates a few new classes
         world.cycle()
     return world
 

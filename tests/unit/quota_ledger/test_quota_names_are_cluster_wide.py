@@ -6,6 +6,7 @@ The webhook admits the first alone; without it the ledger has to choose, and sho
 import itertools
 from typing import Any
 
+import msgspec
 import pytest
 
 from cli.doctor.check_quotas import about_rejected_quotas
@@ -14,11 +15,12 @@ from services.quota_ledger.accounting.opening_balances_after_retention import en
 from services.quota_ledger.accounting.verify_invariants_by_replay import verify
 from services.quota_ledger.decide.kubernetes_events_about_quotas import object_events
 from services.quota_ledger.state.ledger_state import LedgerState
+from services.scheduler.state.quota_view import QuotaView
 from shared.events import Event
 from shared.events.cluster import ObjectDeleted, ObjectObserved
 from shared.events.intents import ObjectDesired
 from shared.events.quota import QuotaRejected, QuotaUpdated
-from shared.kube.elastic_quota import PREFIX, RESOURCES
+from shared.kube.elastic_quota import PREFIX, RESERVED, RESOURCES
 from shared.runtime.declared_intents import declared_refusal
 from tests.support.quota_logs import Logs, node, pod, quota
 from tests.support.scheduling_world import placements, unschedulable
@@ -69,6 +71,26 @@ def test_the_older_object_has_the_name_in_whatever_order_they_are_read(order: tu
     assert "create this one under another name" in line
     assert [*notes_about(logs.state.projection, "team")] == [line]
     assert logs.append("cluster", NEWER) == [], "recorded once"
+
+
+def test_the_remedy_names_the_object_of_a_quota_that_never_was_valid() -> None:
+    bad = team("dev", "many", DEV)
+    guide = msgspec.structs.replace(team("shop", "many", DEV, "web"), resource=RESOURCES[1])
+    logs, view = logs_with(NEWER, bad, guide), QuotaView()
+    assert logs.state.projection.lookup.quotas.keys() == set(RESERVED)
+    for event in (NEWER, bad, guide):
+        view.observe(f"{event.resource}/{event.name}", event.object)
+    faults = list(rejected(logs.state.projection, view.objects_by_name()))
+    assert [(fault.resource, fault.namespace, fault.name) for fault in faults] == [
+        (RESOURCES[0], "dev", "team"),
+        (RESOURCES[1], "shop", "web"),
+        (RESOURCES[0], "prod", "team"),
+    ]
+    remedies = [finding.do for finding in about_rejected_quotas(faults)]
+    assert remedies[0].startswith(f"correct it: `kubectl edit {RESOURCES[0]} team -n dev`;")
+    assert remedies[1].startswith(f"correct it: `kubectl edit {RESOURCES[1]} web -n shop`;")
+    view.lose(f"{RESOURCES[0]}/{bad.name}")
+    assert view.objects_by_name() == {"team": [KEY], "web": [f"{RESOURCES[1]}/shop/web"]}
 
 
 def test_the_rejection_of_the_quota_itself_is_shown_beside_that_of_another_object_of_its_name() -> None:
