@@ -10,10 +10,11 @@ from cli.scheduling.recorded_state import scheduler_state
 from cli.terminal import name_completion
 from cli.terminal.amounts import human_amount
 from cli.terminal.durations import instant_of
+from services.scheduler.explain.requested_on_node import requested_on
+from services.scheduler.framework.config.decision_settings import in_force
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.closest_name import did_you_mean
-from shared.domain.amounts import total
 from shared.errors import KoordError
 from shared.events.metrics import NodeReported
 from shared.kube.node import Node, NodeCondition
@@ -48,7 +49,9 @@ async def describe(log: LogReader, name: str) -> Description:
         "Ready": _since(ready),
     }
     found["Usage"] = [await _usage(log, view, name), *await _ignored(log, name)]
-    found["Resources"] = _resources(node, [each for each in pods if each.pod_class])
+    believes_annotations = in_force(view.config_settings).believes_annotations
+    requested = requested_on(view, node, pods, believes_annotations=believes_annotations)
+    found["Resources"] = _resources(node, sum(each.pod_class is not None for each in pods), requested)
     found["Pods"] = _pods(pods)
     contexts = {"cluster", "slo", *(each for each in await log.contexts() if each.startswith("nodes-"))}
     return {**found, "Events": await last_events(log, name, contexts)}
@@ -99,12 +102,11 @@ def _human(name: str, text: str) -> str:
         return text
 
 
-def _resources(node: Node, pods: Sequence[PodRecord]) -> Table:
+def _resources(node: Node, pods: int, requested: Mapping[str, int]) -> Table:
     capacity, allocatable = node.status.capacity or {}, node.status.allocatable or {}
-    requested = total(each.pod_class.request for each in pods if each.pod_class is not None)
     rows = []
     for name in dict.fromkeys((*capacity, *allocatable, *sorted(requested))):
-        size = len(pods) if name == "pods" else requested.get(name, 0)
+        size = pods if name == "pods" else requested.get(name, 0)
         rows.append((name, _cell(capacity, name), _cell(allocatable, name), human_amount(name, size)))
     columns = ("resource", "capacity", "allocatable", "requested")
     return Table(columns, rows, right=columns[1:])

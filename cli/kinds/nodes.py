@@ -1,6 +1,5 @@
 """Nodes: what each has and what its pods request."""
 
-from collections import Counter
 from collections.abc import Sequence
 from operator import attrgetter
 
@@ -10,7 +9,9 @@ from cli.kinds.kind import Column, Kind, get_command
 from cli.scheduling.recorded_state import scheduler_state
 from cli.terminal import name_completion
 from cli.terminal.amounts import human_amount, readable_amounts
-from shared.domain.amounts import total
+from services.scheduler.explain.requested_on_node import requested_on
+from services.scheduler.framework.config.decision_settings import in_force
+from services.scheduler.state.pod_scheduling_record import PodRecord
 from shared.kube.node import Node
 from shared.log.admin.session import reading
 
@@ -22,7 +23,7 @@ class NodeListed(msgspec.Struct, frozen=True):
         status: `Ready`, `NotReady` or `Unknown`, and whether it is unschedulable.
         pods: number of pods that are on it, or placed there.
         allocatable, requested: resource -> amount, cpu in milli-cores, memory in bytes; unreadable ones are
-            left out.
+            left out. Requests as the scheduler counts them, with what Reservations hold.
     """
 
     name: str
@@ -37,19 +38,19 @@ async def read(postgres: str) -> Sequence[NodeListed]:
     """Reads all nodes, by name."""
     async with reading(postgres) as log:
         view = await scheduler_state(log)
-    requests: dict[str, list[dict[str, int]]] = {}
+    pods: dict[str, list[PodRecord]] = {}
     for record in view.pods.values():
         node = record.node_or_placement()
         if node and not record.ended and record.pod_class is not None:
-            requests.setdefault(node, []).append(dict(record.pod_class.request))
-    counts = Counter({name: len(found) for name, found in requests.items()})
+            pods.setdefault(node, []).append(record)
+    believes_annotations = in_force(view.config_settings).believes_annotations
     return [
         NodeListed(
             name,
             _status(view.nodes[name].node),
-            counts[name],
+            len(pods.get(name, ())),
             readable_amounts(view.nodes[name].node.status.allocatable),
-            total(requests.get(name, ())),
+            requested_on(view, view.nodes[name].node, pods.get(name, ()), believes_annotations=believes_annotations),
             tuple(f"{taint.key}:{taint.effect}" for taint in view.nodes[name].node.spec.taints),
         )
         for name in sorted(view.nodes)

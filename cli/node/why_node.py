@@ -23,11 +23,12 @@ from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format
 from services.scheduler.explain.ignored_node_annotations import ignored_annotations
 from services.scheduler.explain.load_rules_in_force import load_rules
+from services.scheduler.explain.requested_on_node import requested_on
 from services.scheduler.explain.waiting_order_config import rules_in_force
 from services.scheduler.explain.waiting_pods import WaitingPod, waiting_pods
+from services.scheduler.framework.config.decision_settings import in_force
 from services.scheduler.plugins.node_numa_resource.node_cpu_and_zone_options import closing_label
 from services.slo_controller.overcommit.explain import explain as steps_of
-from shared.domain.amounts import total
 from shared.events.cluster import DesiredStateApplied, EvictionPaused, NodeObserved
 from shared.events.slo import NodeOvercommitted
 from shared.kube.instants import SECOND, instant_text
@@ -63,7 +64,8 @@ class NodeAnswer(msgspec.Struct, frozen=True):
     Attributes:
         state: `closed`, `limited` or `open`.
         last_placed: instant of our newest placement on it; empty without one.
-        allocatable, requested: resource -> amount, cpu in milli-cores, memory in bytes.
+        allocatable, requested: resource -> amount, cpu in milli-cores, memory in bytes; requests as the scheduler counts
+            them, with what Reservations hold.
         waiting: pods without a node, in the whole cluster.
         batch: why batch and mid resources are what they are.
         evictions: pods of the node whose eviction waits, and requests of its agent.
@@ -109,7 +111,8 @@ async def _explained(log: LogReader, name: str) -> NodeAnswer:
 def explain_node(facts: NodeFacts, now_ns: int) -> NodeAnswer:
     """Explains a node from its recorded facts."""
     allocatable = readable_amounts(facts.node.status.allocatable)
-    requested = total(each.pod_class.request for each in facts.pods if each.pod_class is not None)
+    believes_annotations = in_force(facts.view.config_settings).believes_annotations
+    requested = requested_on(facts.view, facts.node, facts.pods, believes_annotations=believes_annotations)
     queue = waiting_pods(facts.view, rules_in_force(facts.view), now_ns)
     reasons = (
         *_of_object(facts),
