@@ -7,11 +7,12 @@ from operator import attrgetter
 
 from cli.kinds.kind import Column, Kind, get_command
 from cli.kinds.listed_eviction import ListedEviction
-from cli.kinds.moves_by_jobs import MOVES, listed_moves
+from cli.kinds.moves_by_jobs import MOVES, listed_moves, with_places
 from cli.terminal.amounts import human_amount
 from cli.terminal.durations import instant_of
+from shared.events.cluster import PodObserved
 from shared.events.descheduling import EvictionCaseClosed, EvictionCaseOpened
-from shared.log.admin.newest_events import newest
+from shared.log.admin.newest_events import Found, newest, newest_of_keys
 from shared.log.admin.session import opened
 from shared.log.reader import LogReader
 
@@ -28,18 +29,25 @@ async def read(postgres: str) -> Sequence[ListedEviction]:
         cases = await newest(database, CONTEXT, [EvictionCaseOpened], MOST)
         closed = await newest(database, CONTEXT, [EvictionCaseClosed], MOST)
         moves = await newest(database, CONTEXT, MOVES, MOST * len(MOVES))
+        of_cases = {victim.job for case, _ in _opened(cases) for victim in case.victims}
+        moved = listed_moves([one.record for one in reversed(moves)], of_cases)[:MOST]
+        # Until its eviction is decided, the events of a move name its pod alone.
+        begun = {pod for move in moved if move.state == "open" and not move.nodes for pod in move.pods}
+        observed = await newest_of_keys(database, "cluster", [PodObserved], begun)
+    places = {it.pod: it.object.spec.node_name for one in observed if isinstance(it := one.record.event, PodObserved)}
     ends = {
         one.record.event.case: one.record.event for one in closed if isinstance(one.record.event, EvictionCaseClosed)
     }
-    opened_cases = [
-        (one.record.event, one.record.at_ns) for one in cases if isinstance(one.record.event, EvictionCaseOpened)
-    ]
-    of_cases = {victim.job for case, _ in opened_cases for victim in case.victims}
     found = [
-        *(listed(case, at_ns, ends.get(case.case)) for case, at_ns in opened_cases),
-        *listed_moves([one.record for one in reversed(moves)], of_cases)[:MOST],
+        *(listed(case, at_ns, ends.get(case.case)) for case, at_ns in _opened(cases)),
+        *(with_places(move, places) for move in moved),
     ]
     return sorted(found, key=attrgetter("at"), reverse=True)
+
+
+def _opened(cases: Sequence[Found]) -> list[tuple[EvictionCaseOpened, int]]:
+    found = ((one.record.event, one.record.at_ns) for one in cases)
+    return [(event, at_ns) for event, at_ns in found if isinstance(event, EvictionCaseOpened)]
 
 
 def listed(case: EvictionCaseOpened, at_ns: int, closed: EvictionCaseClosed | None) -> ListedEviction:

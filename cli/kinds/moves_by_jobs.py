@@ -1,7 +1,7 @@
 """The moves of pods by PodMigrationJobs of drains and of clients, as `koord get evictions` lists them beside cases."""
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -42,6 +42,17 @@ def listed_moves(records: Iterable[RecordedEvent], of_cases: Collection[str]) ->
             move = _ended(move, event)
         found[event.job] = move
     return list(reversed(found.values()))
+
+
+def with_places(move: ListedEviction, places: Mapping[str, str]) -> ListedEviction:
+    """Returns a move; one that goes on and whose eviction is not decided yet with the node of its pod.
+
+    Args:
+        places: pod -> its node; empty where it has none.
+    """
+    if move.state != "open" or move.nodes:
+        return move
+    return replace(move, nodes=tuple(dict.fromkeys(node for pod in move.pods if (node := places.get(pod, "")))))
 
 
 def _begun(job: str, at_ns: int) -> ListedEviction:

@@ -66,6 +66,6 @@ async def _kind_of(postgres: str, name: str, namespace: str | None) -> tuple[str
     if "/" not in name and name in view.objects.get(RESERVATIONS, {}):
         return "reservation", name
     raise NoSuchName(
-        f"the log has no pod, gang or Reservation {name!r} (looked for {full}); `koord pending -A` lists what waits, "
-        "`koord events --type PodObserved` some pods"
+        f"the log has no pod, gang or Reservation {name!r}{'' if full == name else f' (looked for {full})'}; `koord "
+        "pending -A` lists what waits, `koord get pods -A` the pods there are"
     )

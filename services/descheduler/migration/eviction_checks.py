@@ -55,14 +55,14 @@ def _owner(pod: Pod, rules: MigrationArgs) -> str:
         return ""
     if rules.evict_failed_bare and pod.status.phase == "Failed":
         return ""
-    return "it has no owner that would replace it (evictAllBarePods)"
+    return "it has no owner that would replace it (the argument evictAllBarePods is off)"
 
 
 def _priority(pod: Pod, rules: MigrationArgs) -> str:
     if rules.evict_system_critical or pod.spec.priority is None:
         return ""
     if pod.spec.priority >= SYSTEM_CRITICAL:
-        return "it is system-critical (evictSystemCriticalPods)"
+        return "it is system-critical (the argument evictSystemCriticalPods is off)"
     if rules.priority_threshold is not None and pod.spec.priority >= rules.priority_threshold:
         return f"its priority {pod.spec.priority} is not below priorityThreshold {rules.priority_threshold}"
     return ""
@@ -70,7 +70,7 @@ def _priority(pod: Pod, rules: MigrationArgs) -> str:
 
 def _storage(pod: Pod, rules: MigrationArgs) -> str:
     if not rules.evict_local_storage and pod.spec.local_storage:
-        return "it has local storage (evictLocalStoragePods)"
+        return "it has local storage (the argument evictLocalStoragePods is off)"
     if rules.ignore_pvc and any(volume.persistent_volume_claim for volume in pod.spec.volumes):
-        return "it uses a persistent volume claim (ignorePvcPods)"
+        return "it uses a persistent volume claim (the argument ignorePvcPods is on)"
     return ""

@@ -211,17 +211,17 @@ def _protection(cluster: ObservedCluster, args: EvictorArgs, pod: Pod) -> str:
     found, priority = args.protections, pod.spec.priority
     if CRITICAL in found and priority is not None:
         if priority >= SYSTEM_CRITICAL:
-            return f"it is system-critical ({CRITICAL})"
+            return f"it is system-critical (DefaultEvictor protects {CRITICAL})"
         if args.threshold is not None and priority >= args.threshold:
             return f"its priority {priority} is not below priorityThreshold {args.threshold}"
     if not pod.metadata.owner_references and (FAILED_BARE in found or pod.status.phase != "Failed"):
-        return f"it has no owner that would replace it ({FAILED_BARE})"
+        return f"it has no owner that would replace it (DefaultEvictor protects {FAILED_BARE})"
     if LOCAL_STORAGE in found and pod.spec.local_storage:
-        return f"it has local storage ({LOCAL_STORAGE})"
+        return f"it has local storage (DefaultEvictor protects {LOCAL_STORAGE})"
     if DAEMON_SET in found and is_of_daemon_set(pod):
-        return f"a DaemonSet owns it ({DAEMON_SET})"
+        return f"a DaemonSet owns it (DefaultEvictor protects {DAEMON_SET})"
     if WITH_CLAIM in found and any(volume.persistent_volume_claim for volume in pod.spec.volumes):
-        return f"it uses a persistent volume claim ({WITH_CLAIM})"
+        return f"it uses a persistent volume claim (DefaultEvictor protects {WITH_CLAIM})"
     if WITHOUT_BUDGET in found and not cluster.has_budget(pod):
-        return f"no disruption budget selects it ({WITHOUT_BUDGET})"
+        return f"no disruption budget selects it (DefaultEvictor protects {WITHOUT_BUDGET})"
     return ""

@@ -158,7 +158,10 @@ def _check_minima(
             raise AdmissionRejected("minSum", message)
     below = total(child.min for child in children)
     if not within_all(below, quota.min):
-        message = f"quota {quota.name}: its children have a min of {listed(below)}, above its own {listed(quota.min)}"
+        message = (
+            f"quota {quota.name}: its children have a min of {listed(below)}, above its own, {listed(quota.min)}: raise "
+            "its min, or lower those of its children"
+        )
         raise AdmissionRejected("minSum", message)
 
 

@@ -12,11 +12,12 @@ from tests.support.scheduling_world import World, node, pod
 
 
 def world() -> World:
-    """A node with a pod of its own."""
+    """A node with two pods."""
     found = World()
     begin(found, "cluster", "scheduling")
     found.add_node(node("n", cpu="8"))
-    found.add_pod(pod("own", cpu="1", on="n", phase="Running"))
+    for name in ("own", "other"):
+        found.add_pod(pod(name, cpu="1", on="n", phase="Running"))
     return found
 
 
@@ -36,9 +37,9 @@ async def test_a_failed_job_is_listed_and_explains_its_pod(database: str) -> Non
     assert "the log is that of a real cluster, which no simulator serves: use kubectl" in refused.stderr
     assert time.monotonic() - began < 5, "it does not wait for a response"
     listed = json.loads((await run(log, "get", "evictions", "-o", "json")).stdout)["items"]
-    assert {each["name"]: (each["plugin"], each["state"]) for each in listed} == {
-        "move-own": ("PodMigrationJob", "failed"),
-        "drain-7-other-1": ("drain", "open"),
+    assert {each["name"]: (each["plugin"], each["state"], each["nodes"]) for each in listed} == {
+        "move-own": ("PodMigrationJob", "failed", []),
+        "drain-7-other-1": ("drain", "open", ["n"]),
     }
     text = "PodMigrationJob move-own failed (ForbiddenMigratePod): no owner"
     for name in ("d/own", "move-own"):

@@ -346,14 +346,9 @@ async def test_a_name_without_a_kind_is_looked_for_among_all(log: Log, words: tu
 
 
 async def test_a_name_that_nothing_has_is_an_error(log: Log) -> None:
-    absent = await run(log, "why", "nothing")
-    assert (
-        absent.exit_code,
-        "no pod, gang or Reservation 'nothing' (looked for default/nothing)" in absent.stderr,
-    ) == (
-        1,
-        True,
-    )
+    for name, words in (("nothing", "'nothing' (looked for default/nothing);"), ("nope/x", "'nope/x';")):
+        absent = await run(log, "why", name)
+        assert (absent.exit_code, f"no pod, gang or Reservation {words}" in absent.stderr) == (1, True), absent.stderr
 
 
 async def test_a_gang_and_a_reservation_are_described(log: Log) -> None:

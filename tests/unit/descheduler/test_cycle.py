@@ -295,8 +295,16 @@ def test_a_gang_of_which_one_member_finds_no_destination_stays_as_a_whole() -> N
     ("given", "allowed", "why"),
     [
         ({"kind": "DaemonSet"}, "", "a DaemonSet owns it"),
-        ({"kind": ""}, "evictAllBarePods", "it has no owner that would replace it (evictAllBarePods)"),
-        ({"priority": 2_000_000_000}, "evictSystemCriticalPods", "it is system-critical (evictSystemCriticalPods)"),
+        (
+            {"kind": ""},
+            "evictAllBarePods",
+            "it has no owner that would replace it (the argument evictAllBarePods is off)",
+        ),
+        (
+            {"priority": 2_000_000_000},
+            "evictSystemCriticalPods",
+            "it is system-critical (the argument evictSystemCriticalPods is off)",
+        ),
     ],
 )
 def test_protected_pods_stay_unless_the_configuration_lets_them_move(

@@ -64,6 +64,16 @@ def test_each_rule_refuses_alone_and_its_text_names_the_quota(code: str) -> None
     assert REFUSED[code]["metadata"]["name"] in str(refused.value)
 
 
+def test_a_min_that_does_not_fit_says_what_to_change() -> None:
+    with pytest.raises(AdmissionRejected, match=r"lower its min, or raise that of org$"):
+        check_create(TREE, raw("x", labels=UNDER, min={"cpu": "4"}), Rules())
+    lower = raw("org", labels={"is_parent": "true", "tree_id": "t"}, min={"cpu": "1"}, max={"cpu": "20"})
+    old = raw("org", labels={"is_parent": "true", "tree_id": "t"}, min={"cpu": "8"}, max={"cpu": "20"})
+    text = r"have a min of cpu 5, above its own, cpu 1: raise its min, or lower those of its children$"
+    with pytest.raises(AdmissionRejected, match=text):
+        check_update(TREE, old, lower, PodsOf(), Rules())
+
+
 def test_a_parent_below_the_quota_itself_is_rejected_also_where_all_minima_are_zero() -> None:
     parents = {"a": ROOT, "b": "a", "c": "b"}
     chain = [raw(name, labels={"parent": above, "is_parent": "true"}) for name, above in parents.items()]
