@@ -1,5 +1,7 @@
 """The folder of each cluster's system below `koord up --dir`: a log describes one cluster, so each has a log of its own."""
 
+import os
+import time
 from pathlib import Path
 
 import msgspec
@@ -66,6 +68,23 @@ async def folder_of(root: Path, kubeconfig: Path | None) -> Path:
     folder = root / f"cluster-{uid[:_UID_CHARACTERS]}"
     write_private(folder / _RECORD, msgspec.json.encode(ClusterRecord(uid, server)).decode())
     return folder
+
+
+async def refuse_managed_cluster(kubeconfig: str) -> None:
+    """Ends the start of a system without a log, before its servers are started, where another one manages the cluster.
+
+    Raises:
+        ClusterTaken: it does, by its Lease.
+    """
+    from services.gateway.kube_api.client import KubeApi
+    from services.gateway.other_system import refuse_managed
+    from services.gateway.settings import GatewaySettings
+
+    settings = GatewaySettings.load("gateway", os.environ)
+    if settings.shadow:
+        return
+    async with KubeApi(kubeconfig, timeout_s=_TIMEOUT_S, read_only=True) as api:
+        await refuse_managed(api, settings, time.time_ns)
 
 
 async def _check(kubeconfig: str) -> None:

@@ -11,13 +11,13 @@ from msgspec.structs import replace
 from cli.service_list import AGENTS, SERVICES, SHARDED, check_settings, metrics_shards, variables_without_effect
 from cli.supervisor import first_compilation
 from cli.supervisor.audit_key import with_audit
-from cli.supervisor.cluster_folder import folder_of
+from cli.supervisor.cluster_folder import folder_of, refuse_managed_cluster
 from cli.supervisor.endpoints import Endpoints
 from cli.supervisor.login_environment import node_of
 from cli.supervisor.signals import Interrupts
 from cli.supervisor.status_view import View
 from cli.supervisor.supervisor import Spec, Supervisor, Unit
-from cli.supervisor.system_folder import DEFAULT, announced, taken
+from cli.supervisor.system_folder import DEFAULT, announced, holds_system, taken
 from cli.supervisor.system_servers import Servers
 from cli.terminal.output import show_text
 from shared.errors import KoordError
@@ -87,8 +87,15 @@ def up(
     system = asyncio.run(folder_of(folder, kubeconfig))
     if not kubeconfig and NODES in os.environ and (system / "postgres" / "data").is_dir():
         show_text(f"koord: {NODES} is of a new cluster; the one in {system} keeps its nodes", err=True)
+    if kubeconfig and any(spec.service == "gateway" for spec in specs) and not (shadow or _has_log(system)):
+        asyncio.run(refuse_managed_cluster(str(kubeconfig.absolute())))
     with taken(system, patience_s=READERS_S):
         asyncio.run(_up(specs, system.absolute(), log_level))
+
+
+def _has_log(system: Path) -> bool:
+    """Returns whether there may be a log, which may be that of the cluster's manager: its replica, or an earlier run."""
+    return "KOORD_POSTGRES" in os.environ or holds_system(system)
 
 
 def specs_for(kubeconfig: Path | None, chosen: tuple[str, ...] = ()) -> list[Spec]:

@@ -1,9 +1,12 @@
 """Two systems with logs of their own on one API server: one writes, the other is refused, and both doctors say so."""
 
 import asyncio
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import CliRunner
 
 from cli.dev.local_control_plane import Cluster
@@ -12,7 +15,12 @@ from cli.doctor.finding import Finding
 from cli.embedded import EmbeddedPostgres
 from cli.main import koord
 from cli.supervisor.endpoints import Endpoints
+from services.gateway.cluster_lease import lease_path
+from services.gateway.kube_api.client import KubeApi
+from services.gateway.other_system import refuse_managed
+from services.gateway.settings import GatewaySettings
 from shared.events.cluster import ClusterIdentified
+from shared.kube.cluster_identity import ClusterTaken
 from shared.log.admin.newest_events import newest
 from shared.log.database import Database
 from shared.log.reader import Row
@@ -134,6 +142,34 @@ async def test_a_system_that_was_killed_is_followed_once_its_lease_has_expired(
             assert "is managed by another live system" in first.gateway.log.read_text()
             await until_stays(second)
     await postgres.drop_database("next_system")
+
+
+@pytest.mark.parametrize(
+    ("holder", "age_s", "is_refused"),
+    [("log-1/replica-1", 5, True), ("log-1/replica-1", 40, False), ("log-1/replica-1", -40, False), ("", 5, False)],
+)
+async def test_a_system_without_a_log_is_refused_by_a_lease_that_was_renewed(
+    cluster: Cluster, holder: str, age_s: int, is_refused: bool
+) -> None:
+    """One that was not renewed for its 30 s, or is from a clock that is far ahead, proves nothing."""
+    namespace, now_ns = "leases-of-others", time.time_ns()
+    settings = GatewaySettings(webhook_namespace=namespace)
+    renewed = datetime.fromtimestamp(now_ns / 1e9 - age_s, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 30, "renewTime": renewed}
+    if not any(one["metadata"]["name"] == namespace for one in cluster.api.call("GET", "/api/v1/namespaces")["items"]):
+        cluster.api.call("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+    async with KubeApi(str(cluster.kubeconfig()), read_only=True) as api:
+        await refuse_managed(api, settings, lambda: now_ns)  # there is none
+        path = lease_path(namespace)
+        cluster.api.call("POST", path.rpartition("/")[0], {"metadata": {"name": path.rpartition("/")[2]}, "spec": spec})
+        try:
+            if is_refused:
+                with pytest.raises(ClusterTaken, match=f"the cluster at {cluster.url} .*: log log-1, replica-1"):
+                    await refuse_managed(api, settings, lambda: now_ns)
+            else:
+                await refuse_managed(api, settings, lambda: now_ns)
+        finally:
+            cluster.api.call("DELETE", path)
 
 
 async def until_stays(system: System) -> None:
