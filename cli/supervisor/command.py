@@ -78,7 +78,8 @@ def up(
     With --shadow it runs beside the scheduler of a cluster and a read-only account is enough; `koord shadow report`
     says what came of it.
 
-    Each cluster has a folder of its own below --dir, named after it; that of the simulated one is `simulated`.
+    The data and logs of each cluster are in a folder of its own below --dir: `simulated`, or `cluster-` and the
+    beginning of the cluster's UID.
     """
     if shadow and not kubeconfig:
         raise click.UsageError("--shadow needs --kubeconfig: it runs beside the scheduler of a cluster")

@@ -72,11 +72,12 @@ class FolderTaken(KoordError):
     """Another process holds the folder."""
 
     def __init__(self, folder: Path, holder: str, reader: str) -> None:
-        """Says what holds the folder, and what to do.
+        """Builds the message: which process uses the folder, and what to do.
 
         Args:
-            holder: content of its lock: process id, and the command where that only reads; empty just after a start.
-            reader: the command that wants the folder where it only reads; empty for a system.
+            holder: content of the folder's lock: the process id, and the command if that only reads the log; empty
+                just after the start of a process.
+            reader: the command that was refused, if it only reads the log; empty for a system.
         """
         process, _, other = holder.partition(" ")
         by = f" (process {process})" if process else ""

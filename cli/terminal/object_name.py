@@ -42,7 +42,10 @@ def _cluster_name(context: click.Context, _parameter: click.Parameter, name: str
 
 
 def unused_namespace(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds a `-n` that is not passed on, as kubectl has it for kinds without a namespace; a note says so."""
+    """Adds the option `-n` to a command for a kind without a namespace.
+
+    As with kubectl it has no effect; a note on stderr says so.
+    """
     option = click.option("-n", "--namespace", hidden=True, expose_value=False, callback=_note_unused_namespace)
     return option(command)
 

@@ -60,11 +60,11 @@ class Held(NamedTuple):
 
 
 class HeldCapacity:
-    """The holders of capacity: Reservations, placed by the log, or on a node by the API server, and pods that the log
-    places without a binding.
+    """Follows which Reservations and pods hold capacity without being bound.
 
-    A pod's hold ends when the log releases or places it, and with the pod. A Reservation ends when the log releases it,
-    when its status says so, or when it is deleted. Until its status has a node, a rejection of the status ends it too.
+    A Reservation holds it once the log has placed it, or the API server has a node in its status: until the log releases
+    it, its status has ended, or it is deleted; while its status has no node, also until that status is rejected. A pod
+    holds it once the log has reserved a node for it: until the log releases or places it, or the pod is deleted.
     """
 
     def __init__(

@@ -27,13 +27,14 @@ _SICK = (DeviceCondition("Healthy", "False", "Xid79", "critical error 79"),)
 
 
 class NodeCards:
-    """The cards of one node.
+    """Simulates the GPUs of one node, and reports their inventory as the agent of the node does.
 
     Attributes:
         node: its name.
-        failed: minor -> what has happened to the card, a member of FAILURES.
-        answered: the inventory of the newest message with a receipt; None before.
-        accepted: likewise, if that receipt says that all of it is in the log; None from the next other one on.
+        failed: minor number of a card -> its failure, a member of FAILURES; other cards are healthy.
+        answered: the newest inventory for which a receipt came; None before the first.
+        accepted: the inventory of the newest receipt, if by that all of it is in the log; None once the cards have
+            changed since.
     """
 
     def __init__(self, node: str) -> None:

@@ -35,11 +35,12 @@ _Free = dict[str, dict[str, int]]
 
 
 class Wait(NamedTuple):
-    """A pod, gang or Reservation that waits without need.
+    """A pod, gang or Reservation that waits although a node has room for it.
 
     Attributes:
-        retry_ns: the end of its backoff: whatever had its room when it was refused may have given it up since. For pods
-            with a held node: the time by which they are bound.
+        text: names it and the room.
+        retry_ns: nanoseconds since the epoch from which on the wait is a fault: the end of its backoff, since the room
+            may have become free after its last attempt. For a pod with a held node: the time by which it is bound.
     """
 
     text: str
@@ -47,7 +48,7 @@ class Wait(NamedTuple):
 
 
 def waiting(world: World) -> Iterator[Wait]:
-    """Yields what waits without need."""
+    """Yields the pods, gangs and Reservations that wait although a node has room for them."""
     free = _free(world)
     gangs: dict[str, list[Body]] = {}
     for pod in world.invariants.live_pods():

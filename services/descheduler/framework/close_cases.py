@@ -59,7 +59,7 @@ def _of_all(outcomes: list[str]) -> str:
 
 
 def left_node(victim: Victim, *, is_direct: bool) -> VictimOutcome:
-    """Returns the outcome of a victim that has left its node: nobody makes one without an owner anew."""
+    """Returns the outcome of a victim that has left its node. One without a controller has no successor."""
     if not victim.owner:
         return VictimOutcome(victim.pod, EVICTED, "without a successor, it has no controller")
     if is_direct:
@@ -68,7 +68,7 @@ def left_node(victim: Victim, *, is_direct: bool) -> VictimOutcome:
 
 
 def _was_evicted(state: DeschedulerState, victim: Victim) -> bool:
-    """Reports whether a job evicted a victim, whatever became of the job afterwards."""
+    """Returns whether the eviction of a victim was carried out; its job may have failed afterwards."""
     found = state.migration.eviction(victim.pod_uid)
     return found is not None and found.outcome is not None and found.outcome.done
 

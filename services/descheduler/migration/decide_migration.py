@@ -1,6 +1,9 @@
-"""The due steps of all PodMigrationJobs: arbitration, those of each job, and the deletion of old jobs and places.
+"""Decides the next steps of PodMigrationJobs: which may begin, how each goes on, and which old jobs and Reservations
+are deleted.
 
-A function of the State and `now`: whatever a crash lost is decided again. Source: spec/descheduler.md 3.4, 3.10.
+A function of the State and `now`: a step that a crash kept from being recorded is decided again.
+
+Source: spec/descheduler.md 3.4, 3.10.
 """
 
 from collections.abc import Container, Iterator
