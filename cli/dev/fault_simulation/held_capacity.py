@@ -62,9 +62,10 @@ class Held(NamedTuple):
 class HeldCapacity:
     """Follows which Reservations and pods hold capacity without being bound.
 
-    A Reservation holds it once the log has placed it, or the API server has a node in its status: until the log releases
-    it, its status has ended, or it is deleted; while its status has no node, also until that status is rejected. A pod
-    holds it once the log has reserved a node for it: until the log releases or places it, or the pod is deleted.
+    A Reservation holds it once the log has placed it, or the API server has a node in its status: until the log
+    releases it, its status has ended, or it is deleted; while its status has no node, also until that status is
+    rejected. A pod holds it once the log has reserved a node for it: until the log releases or places it, or the pod
+    is deleted.
     """
 
     def __init__(
