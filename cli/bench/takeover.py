@@ -38,7 +38,7 @@ from shared.log.migration import migrate
 from shared.log.reader import LogReader
 from shared.log.service_store import ServiceStore
 from shared.log.writer import LogWriter
-from shared.runtime.health import Status
+from shared.runtime.status import Status
 
 WITHIN_S = 120.0
 TAIL = 500

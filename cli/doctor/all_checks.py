@@ -66,8 +66,7 @@ from shared.log.database import Database, DatabaseDenied
 from shared.log.disk_space import free_share, free_share_at
 from shared.log.reader import LogReader
 from shared.log.unusable_database import DatabaseUnreachable
-from shared.runtime.health import Status
-from shared.runtime.service import Environment
+from shared.runtime.status import Status
 
 LISTENED_S = 3.2
 """Beacons come each second; on a busy machine one comes late."""
@@ -285,6 +284,8 @@ async def _disk_by_size(endpoints: Endpoints) -> list[Finding]:
     size, found = os.environ.get("KOORD_DISK_GB", ""), list[Finding]()
     if not size or os.environ.get("KOORD_DISK_PATH", ""):
         return found
+    from shared.runtime.service import Environment  # only here: it imports what a service runs with
+
     async with _check("disk", found), opened(endpoints.postgres) as database:
         free = await free_share(database, "", Environment.load("", {**os.environ, "KOORD_POSTGRES": ""}).disk_gb)
         if free is not None:

@@ -8,7 +8,7 @@ from cli.service_list import SERVICES, metrics_shards
 from shared.agents import subjects
 from shared.kube.instants import SECOND, instant_text
 from shared.rejected_messages import RejectedMessages
-from shared.runtime.health import Status
+from shared.runtime.status import Status
 
 NAMED = 10
 """So many senders are named; the others are counted."""

@@ -11,7 +11,7 @@ from shared.log.admin.followers import Parked
 from shared.log.admin.lag import Behind
 from shared.log.admin.newest_events import Found
 from shared.log.admin.server_check import ContextSize
-from shared.runtime.health import DISK_LOW, DISK_VERY_LOW, Status
+from shared.runtime.status import DISK_LOW, DISK_VERY_LOW, Status
 from shared.unreachable import Unreachable
 
 NEEDED = frozenset({"cluster", "scheduling"})

@@ -23,7 +23,7 @@ from cli.supervisor.exit_reason import why_it_ended
 from cli.supervisor.login_environment import variables
 from cli.supervisor.restart_backoff import next_delay
 from shared.errors import KoordError
-from shared.runtime.health import Status
+from shared.runtime.status import Status
 from shared.runtime.task_cancellation import cancel_and_wait
 
 POLL_INTERVAL_S = 0.5

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple, NoReturn
 import click
 from click.shell_completion import CompletionItem
 
+from shared.runtime.garbage_collection import uncollected
+
 OURS = frozenset({"cli", "services", "shared"})
 
 
@@ -89,7 +91,8 @@ class LazyGroup(click.Group):
             Failed: it needs a library that is not installed.
         """
         try:
-            command: click.Command = getattr(importlib.import_module(entry.module), entry.attribute)
+            with uncollected():
+                command: click.Command = getattr(importlib.import_module(entry.module), entry.attribute)
         except ModuleNotFoundError as error:
             if error.name and error.name.partition(".")[0] in OURS:
                 raise

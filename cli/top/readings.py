@@ -20,7 +20,7 @@ from shared.log.admin.newest_events import Found, writer_of
 from shared.log.announcements import Beacon
 from shared.log.database import FAILURES, Database
 from shared.log.reader import LogReader
-from shared.runtime.health import Status
+from shared.runtime.status import Status
 
 SIZES_INTERVAL_S = 10.0
 """A size reads the size of every partition's files."""

@@ -3,7 +3,7 @@
 import msgspec
 
 from cli.top.readings import Reading
-from shared.runtime.health import Status
+from shared.runtime.status import Status
 from shared.unreachable import Unreachable
 
 Bus = dict[str, str | float | bool | None]

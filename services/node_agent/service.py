@@ -213,7 +213,8 @@ def _transport(
 
 async def _pages(address: str, agent: Agent, transport: Transport, draining: asyncio.Event) -> "AppRunner":
     from services.node_agent.prometheus.exposition import AgentMetrics
-    from shared.runtime.health import Pages, Status, serve_pages
+    from shared.runtime.health import Pages, serve_pages
+    from shared.runtime.status import Status
 
     def state() -> str:
         if draining.is_set():

@@ -24,9 +24,9 @@ from shared.log.retention_carry_forward import (
     kept_events,
     opening_copies,
 )
-from shared.runtime.health import DISK_LOW, DISK_VERY_LOW
 from shared.runtime.retention_settings import GB
 from shared.runtime.service import Runtime
+from shared.runtime.status import DISK_LOW, DISK_VERY_LOW
 
 log = logging.getLogger(__name__)
 

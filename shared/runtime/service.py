@@ -28,9 +28,10 @@ from shared.log.writer import LogWriter
 from shared.rejected_messages import RejectionRecord
 from shared.runtime import sharding, tracing
 from shared.runtime.adapters import PRODUCTION, Adapters
-from shared.runtime.health import Metrics, Status
+from shared.runtime.health import Metrics
 from shared.runtime.manifest import Manifest
 from shared.runtime.retention_settings import Retention, RetentionSettings
+from shared.runtime.status import Status
 from shared.settings import Settings
 from shared.unreachable import Unreachable
 

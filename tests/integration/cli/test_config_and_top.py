@@ -20,7 +20,8 @@ from shared.events.cluster import ObjectDeleted, ObjectObserved
 from shared.events.log import CarriedForward, ConfigApplied, ConfigRejected, WriterStarted
 from shared.rejected_messages import RejectedMessages
 from shared.runtime import health
-from shared.runtime.health import Metrics, Status
+from shared.runtime.health import Metrics
+from shared.runtime.status import Status
 from tests.integration.cli.installation import Installation
 from tests.support.terminal import CTRL_C, Terminal
 

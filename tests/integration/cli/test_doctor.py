@@ -52,7 +52,8 @@ from shared.log import announcements
 from shared.log.database import Database
 from shared.log.service_store import ServiceStore
 from shared.runtime import health
-from shared.runtime.health import Metrics, Status
+from shared.runtime.health import Metrics
+from shared.runtime.status import Status
 from tests.integration.cli.installation import SECOND, Installation
 
 NOBODY = "nats://127.0.0.1:1"

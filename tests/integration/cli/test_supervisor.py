@@ -13,7 +13,8 @@ from tests.support.waiting import until
 
 SERVE = """
 import asyncio, os, signal, sys
-from shared.runtime.health import Metrics, Status, serve
+from shared.runtime.health import Metrics, serve
+from shared.runtime.status import Status
 async def main():
     phase = ["leading"]
     status = lambda: Status(os.environ["KOORD_REPLICA"], phase[0], 1, 3, 12.5, 99, {"cluster": 7}, True)

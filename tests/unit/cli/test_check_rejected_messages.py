@@ -6,7 +6,7 @@ from cli.service_list import SERVICES
 from shared.agents import subjects
 from shared.kube.short_lists import CONFIRM
 from shared.rejected_messages import MOST_SUBJECTS, REMEMBERED_NS, RejectedMessages, RejectionRecord
-from shared.runtime.health import Status
+from shared.runtime.status import Status
 
 LOGINS = declared_logins(SERVICES, 1)
 

@@ -1,5 +1,6 @@
 """The koord command itself: help, completion, exit codes, start-up."""
 
+import gc
 import os
 import re
 import signal
@@ -16,7 +17,7 @@ from cli.bench.command import ENTRIES as BENCHES
 from cli.bench.command import bench
 from cli.main import COMMANDS, koord
 from cli.terminal.json_path import found_at
-from cli.terminal.lazy_group import LazyGroup
+from cli.terminal.lazy_group import Entry, LazyGroup
 from shared.errors import KoordError
 from shared.runtime.service import Environment
 from shared.settings import BadSetting, MissingSetting
@@ -106,6 +107,20 @@ def test_a_command_that_reads_the_log_imports_nothing_of_servers_and_screens(wor
 def test_a_command_that_reads_the_scheduler_imports_no_arrays(words: str) -> None:
     _, imported = imports_of([*words.split(), "--help"], {})
     assert not imported & {"numba", "numpy"}
+
+
+def test_the_doctor_reads_pages_of_services_and_imports_nothing_that_serves_them() -> None:
+    _, imported = imports_of(["doctor", "--help"], {})
+    assert not imported & {"numba", "opentelemetry", "prometheus_client", "rich"}
+
+
+def test_no_garbage_is_collected_while_a_command_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_command.py").write_text("import click, gc\nWAS_ON, own = gc.isenabled(), click.Command('own')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    entries = {"own": Entry("own_command", "own", "")}
+    assert LazyGroup("group", entries=entries).load("own", entries["own"]).name == "own"
+    assert not sys.modules.pop("own_command").WAS_ON
+    assert gc.isenabled()
 
 
 def test_the_checks_of_a_waiting_pod_import_no_arrays() -> None:

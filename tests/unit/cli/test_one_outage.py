@@ -6,7 +6,7 @@ from cli.doctor.finding import Finding
 from cli.doctor.one_outage import one_for_each_outage
 from shared.kube.rbac_permissions import Permissions
 from shared.kube.short_lists import GatewayLists, Unread
-from shared.runtime.health import Status
+from shared.runtime.status import Status
 from shared.unreachable import Unreachable
 
 AWAY = Unreachable("the API server at https://kube:6443", 1_800_000_000_000_000_000, "Connection refused")
