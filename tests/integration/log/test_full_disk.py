@@ -25,6 +25,7 @@ from shared.log.migration import migrate
 from shared.runtime import health
 from shared.runtime.retention import watch_disk
 from shared.runtime.service import Environment, Runtime
+from shared.runtime.status import Status
 from tests.support.retention import Retaining, grow_old, narrow, partitions
 
 ROWS = 50
@@ -140,7 +141,7 @@ async def test_a_disk_that_is_nearly_full_is_warned_of_and_shown(
     assert vars(warning)["free_percent"] == 15
     await one.close()
 
-    status = health.Status(
+    status = Status(
         service="metrics-ingest", state="leading", epoch=1, lag=0, events_per_s=0, folded=0, positions={}, bus=True,
         disk_free=one.disk_free,
     )  # fmt: skip

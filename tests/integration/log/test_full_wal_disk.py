@@ -19,6 +19,7 @@ from shared.log.migration import migrate
 from shared.runtime import health
 from shared.runtime.retention import watch_disk
 from shared.runtime.service import Environment, Runtime
+from shared.runtime.status import Status
 from tests.support.retention import Retaining
 from tests.support.small_disk import fill, small_wal_disk
 from tests.support.waiting import until
@@ -59,7 +60,7 @@ async def test_a_full_wal_disk_is_named_and_the_log_goes_on_once_there_is_room(
     with caplog.at_level(logging.WARNING):
         await watch_disk(cast("Runtime", writer))
     assert "the disk of the write-ahead log is nearly full" in [record.getMessage() for record in caplog.records]
-    status = health.Status(
+    status = Status(
         service="scheduler", state="waiting", epoch=1, lag=0, events_per_s=0, folded=0, positions={}, bus=True,
         wal_disk_free=writer.wal_disk_free,
     )  # fmt: skip
