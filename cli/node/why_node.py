@@ -64,8 +64,8 @@ class NodeAnswer(msgspec.Struct, frozen=True):
     Attributes:
         state: `closed`, `limited` or `open`.
         last_placed: instant of our newest placement on it; empty without one.
-        allocatable, requested: resource -> amount, cpu in milli-cores, memory in bytes; requests as the scheduler counts
-            them, with what Reservations hold.
+        allocatable, requested: resource -> amount, cpu in milli-cores, memory in bytes; requests as the scheduler
+            counts them, with what Reservations hold.
         waiting: pods without a node, in the whole cluster.
         batch: why batch and mid resources are what they are.
         evictions: pods of the node whose eviction waits, and requests of its agent.

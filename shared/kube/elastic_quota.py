@@ -40,7 +40,7 @@ ANNOTATIONS = (
 )  # fmt: skip
 """Names behind the prefix that a label and an annotation of a quota may have."""
 
-ELSEWHERE = {
+OF_OTHER_KINDS = {
     QUOTA_NAME.removeprefix(PREFIX): "pods",
     PREEMPTIBLE.removeprefix(PREFIX): "pods",
     "resource-keys": "an ElasticQuotaProfile",
@@ -210,8 +210,8 @@ def settings_without_effect(metadata: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _without_effect(kind: str, suffix: str) -> str:
     subject = f"{kind} {PREFIX}{suffix}"
-    if suffix in ELSEWHERE:
-        return f"{subject} has no effect on a quota; it belongs on {ELSEWHERE[suffix]}"
+    if suffix in OF_OTHER_KINDS:
+        return f"{subject} has no effect on a quota; it belongs on {OF_OTHER_KINDS[suffix]}"
     if suffix in LABELS or suffix in ANNOTATIONS:
         return f"{subject} has no effect; it is read from {_kind_of(suffix)} of that name"
     from shared.closest_name import closest  # only here: it takes a tenth of a command's start

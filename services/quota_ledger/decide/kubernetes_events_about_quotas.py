@@ -1,5 +1,6 @@
 """Kubernetes Events about ElasticQuotas that are rejected, or of which a label or an annotation has no effect: `kubectl
-describe` shows them on the object. One Event an object; it is deleted once the object is in force as it is written, or gone.
+describe` shows them on the object. One Event an object; it is deleted once the object is in force as it is written, or
+gone.
 """
 
 from collections.abc import Iterator

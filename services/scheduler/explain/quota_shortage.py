@@ -1,4 +1,4 @@
-"""What the quota of a waiting pod lacks for it at present, whatever refused the pod at its last attempt.
+"""The amounts that the quota of a waiting pod lacks for it at present, whatever refused the pod at its last attempt.
 
 A pod is charged after a node was found for it, so the attempt of one that no node takes names no quota. Where its quota
 has no capacity either, free capacity on the nodes alone would not place it.

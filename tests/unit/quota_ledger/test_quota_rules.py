@@ -64,7 +64,7 @@ def test_each_rule_refuses_alone_and_its_text_names_the_quota(code: str) -> None
     assert REFUSED[code]["metadata"]["name"] in str(refused.value)
 
 
-def test_a_min_that_does_not_fit_says_what_to_change() -> None:
+def test_the_rejection_of_a_min_names_the_change_that_would_help() -> None:
     with pytest.raises(AdmissionRejected, match=r"lower its min, or raise that of org$"):
         check_create(TREE, raw("x", labels=UNDER, min={"cpu": "4"}), Rules())
     lower = raw("org", labels={"is_parent": "true", "tree_id": "t"}, min={"cpu": "1"}, max={"cpu": "20"})

@@ -10,7 +10,7 @@ from services.quota_ledger.decide.kubernetes_events_about_quotas import object_e
 from services.quota_ledger.state.ledger_state import LedgerState
 from shared.events.cluster import ObjectObserved
 from shared.events.quota import QuotaUpdated
-from shared.kube.elastic_quota import ANNOTATIONS, ELSEWHERE, LABELS, PREFIX, settings_without_effect
+from shared.kube.elastic_quota import ANNOTATIONS, OF_OTHER_KINDS, LABELS, PREFIX, settings_without_effect
 from tests.support.quota_logs import Logs, node, quota
 
 VALUES = {"total-resource": "{}", "shared-weight": "{}", "namespaces": "[]"}
@@ -78,8 +78,8 @@ def test_of_many_keys_without_effect_the_first_are_named_and_the_others_counted(
     assert found[-1] == f"895 more labels and annotations of {PREFIX} have no effect"
 
 
-def test_no_key_is_both_known_and_at_home_elsewhere() -> None:
-    assert not set(ELSEWHERE) & {*LABELS, *ANNOTATIONS}
+def test_no_key_is_both_of_a_quota_and_of_another_kind() -> None:
+    assert not set(OF_OTHER_KINDS) & {*LABELS, *ANNOTATIONS}
     assert not set(LABELS) & set(ANNOTATIONS)
 
 
