@@ -10,7 +10,7 @@ from services.quota_ledger.decide.kubernetes_events_about_quotas import object_e
 from services.quota_ledger.state.ledger_state import LedgerState
 from shared.events.cluster import ObjectObserved
 from shared.events.quota import QuotaUpdated
-from shared.kube.elastic_quota import ANNOTATIONS, OF_OTHER_KINDS, LABELS, PREFIX, settings_without_effect
+from shared.kube.elastic_quota import ANNOTATIONS, LABELS, OF_OTHER_KINDS, PREFIX, settings_without_effect
 from tests.support.quota_logs import Logs, node, quota
 
 VALUES = {"total-resource": "{}", "shared-weight": "{}", "namespaces": "[]"}
