@@ -33,7 +33,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-HOOK_GATES = ("GPUEnvInject", "RDMADeviceInject")
+HOOK_GATES = (
+    "BatchResource",
+    "CPUNormalization",
+    "CPUSetAllocator",
+    "GPUEnvInject",
+    "GroupIdentity",
+    "OOMScoreAdj",
+    "RDMADeviceInject",
+)
 """Gates of hooks that act before a container starts."""
 DRAIN_S = 5.0
 """Seconds at the end for the last report to be accepted."""
@@ -155,12 +163,14 @@ async def _run_hooks(
     agent: Agent, settings: AgentSettings, gates: dict[str, bool], pods: NodePodsInformer | None
 ) -> None:
     """Serves the container runtime; waits where no gate needs it."""
-    if pods is None or not any(gates[name] for name in HOOK_GATES):
+    client = None
+    if pods is not None and agent.qos_manager is not None and settings.nri and any(gates[name] for name in HOOK_GATES):
+        from services.node_agent.nri.node_hooks import nri_client
+
+        client = nri_client(settings, gates, pods, agent.qos_manager)
+    if client is None:
         await asyncio.Event().wait()
         return
-    from services.node_agent.nri.node_hooks import nri_client
-
-    client = nri_client(settings, gates, pods)
     agent.more_gauges.append(client.gauges)
     await client.run()
 

@@ -73,9 +73,13 @@ class AgentSettings(Settings, frozen=True, kw_only=True):
         Meta(description="folder of the files in which device daemons list accelerators, for the gate Accelerators"),
     ] = "/var/run/koordlet/xpu-device-infos/"
     device_infos_only: Annotated[bool, Meta(description="never call NVIDIA's library")] = False
-    nri_socket: Annotated[
-        str, Meta(description="the container runtime's NRI socket, for the gates GPUEnvInject and RDMADeviceInject")
-    ] = "/var/run/nri/nri.sock"
+    nri: Annotated[
+        bool, Meta(description="apply hooks before containers start, through NRI; false: afterwards, within seconds")
+    ] = True
+    nri_socket: Annotated[str, Meta(description="the container runtime's NRI socket")] = "/var/run/nri/nri.sock"
+    disabled_hook_stages: Annotated[
+        str, Meta(description="stages at which no hook runs: PreRunPodSandbox,PreUpdateContainerResources")
+    ] = ""
     hook_failure_policy: Annotated[
         Literal["Ignore", "Fail"],
         Meta(description="a hook that fails: Ignore starts the container without it, Fail does not create it"),

@@ -15,6 +15,7 @@ from cli.processes.free_ports import free_port
 from shared.domain.cpu_set import cpu_list
 from shared.kube.node_resource_topology import CPU_BASIC_INFO, CPU_MANAGER_POLICY, CPU_TOPOLOGY, SHARED_POOLS
 from shared.kube.quantity import nanos, value
+from tests.node.first_values import body, first_values
 from tests.node.kill_services import VICTIMS, kill_in_turn, watched
 from tests.node.koordstream_on_node import Site, site
 from tests.node.latency_experiment import COLOCATED, Pace, Service, measured, service_in
@@ -27,6 +28,8 @@ SPACE = "batch"
 BATCH_CPU, BATCH_MEMORY = "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"
 MIB = 2**20
 
+LONG = pytest.mark.timeout(1800)
+
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
 
@@ -36,7 +39,11 @@ async def there(real_node: RealNode, tmp_path_factory: pytest.TempPathFactory) -
     cluster = real_node.cluster
     cluster.create_namespace(SPACE, COLOCATED)
     cluster.apply(EXAMPLES / "webhooks" / "colocation-profile.yaml")
-    async with site(real_node, folder, {"FEATURES": "BEMemoryEvict=true,CoreSched=true"}) as running:
+    agent = {
+        "FEATURES": "BEMemoryEvict=true,CoreSched=true,OOMScoreAdj=true",
+        "NRI_SOCKET": str(real_node.folder / "nri.sock"),
+    }
+    async with site(real_node, folder, agent) as running:
         yield running
 
 
@@ -89,6 +96,33 @@ async def test_a_batch_pod_runs_on_batch_resources_and_is_limited_to_them(there:
 
     await until(container_held, "values of the container's cgroup")
     assert _read(memory / container, "memory.limit_in_bytes") == 192 * MIB
+
+
+@pytest.mark.parametrize(
+    "turns", [pytest.param(1, id="short"), pytest.param(20, id="long", marks=[pytest.mark.soak, LONG])]
+)
+async def test_each_batch_container_begins_with_its_values(there: Site, turns: int) -> None:
+    """The programs end within milliseconds, long before the reconciler looks; each prints its own cgroup first.
+
+    One pod of a turn comes through the scheduler; one is created for the node, so that the kubelet may start it before
+    the agent knows it.
+    """
+    right = {
+        "cpu.shares": "51",
+        "cpu.cfs_quota_us": "5000",
+        "memory.limit_in_bytes": str(32 * MIB),
+        "oom_score_adj": "990",
+    }
+    requests = {"cpu": "50m", "memory": "32Mi"}
+    for turn in range(turns):
+        bodies = [
+            body(f"known-{turn}", 5, requests, labels=COLOCATED),
+            body(f"direct-{turn}", 5, requests, labels=COLOCATED, nodeName=there.node.name),
+        ]
+        for each in bodies:
+            each["metadata"]["annotations"] = {"koordinator.sh/oom-score-adj": "990"}
+        printed = await first_values(there, SPACE, bodies)
+        assert [{name: each[name] for name in right} for each in printed] == [right] * 10
 
 
 async def test_overcommitted_amounts_add_up(there: Site) -> None:

@@ -3,8 +3,10 @@
 from shared.protobuf_schema import message_classes
 
 PLUGIN, RUNTIME = "nri.pkg.api.v1alpha1.Plugin", "nri.pkg.api.v1alpha1.Runtime"
-CREATE_CONTAINER_EVENT = 1 << 3
-"""The bit of the event CREATE_CONTAINER. A mask with an unknown bit ends the connection, and 0 means all events."""
+RUN_POD_SANDBOX = 1
+"""The event of a StateChange, by which runtimes with NRI before 0.12 report a new pod."""
+RUN_POD_SANDBOX_EVENT, CREATE_CONTAINER_EVENT, UPDATE_CONTAINER_EVENT = 1 << 0, 1 << 3, 1 << 7
+"""Bits of events. A mask with an unknown bit ends the connection, and 0 means all events."""
 
 _NRI = message_classes(
     "nri.pkg.api.v1alpha1",
@@ -13,16 +15,56 @@ _NRI = message_classes(
         "RegisterPluginRequest": {"plugin_name": (1, "string"), "plugin_idx": (2, "string")},
         "ConfigureRequest": {"runtime_name": (2, "string"), "runtime_version": (3, "string")},
         "ConfigureResponse": {"events": (2, "int32")},
-        "SynchronizeRequest": {"more": (3, "bool")},
-        "SynchronizeResponse": {"more": (2, "bool")},
+        "SynchronizeRequest": {
+            "pods": (1, "repeated PodSandbox"),
+            "containers": (2, "repeated Container"),
+            "more": (3, "bool"),
+        },
+        "SynchronizeResponse": {"update": (1, "repeated ContainerUpdate"), "more": (2, "bool")},
+        "RunPodSandboxRequest": {"pod": (1, "PodSandbox")},
+        "StateChangeEvent": {"event": (1, "int32"), "pod": (2, "PodSandbox")},
+        "UpdateContainerRequest": {
+            "pod": (1, "PodSandbox"),
+            "container": (2, "Container"),
+            "linux_resources": (3, "LinuxResources"),
+        },
+        "UpdateContainerResponse": {"update": (1, "repeated ContainerUpdate")},
+        "ContainerUpdate": {
+            "container_id": (1, "string"),
+            "linux": (2, "LinuxContainerUpdate"),
+            "ignore_failure": (3, "bool"),
+        },
+        "LinuxContainerUpdate": {"resources": (1, "LinuxResources")},
         "PodSandbox": {
+            "id": (1, "string"),
             "name": (2, "string"),
             "uid": (3, "string"),
             "namespace": (4, "string"),
             "labels": (5, "map"),
             "annotations": (6, "map"),
+            "linux": (8, "LinuxPodSandbox"),
         },
-        "Container": {"id": (1, "string"), "name": (3, "string")},
+        "LinuxPodSandbox": {"cgroup_parent": (3, "string")},
+        "Container": {
+            "id": (1, "string"),
+            "pod_sandbox_id": (2, "string"),
+            "name": (3, "string"),
+            "linux": (11, "LinuxContainer"),
+        },
+        "LinuxContainer": {"resources": (3, "LinuxResources")},
+        "LinuxResources": {
+            "memory": (1, "LinuxMemory"),
+            "cpu": (2, "LinuxCPU"),
+            "unified": (6, "map"),
+        },
+        "LinuxMemory": {"limit": (1, "OptionalInt64"), "swap": (3, "OptionalInt64")},
+        "LinuxCPU": {
+            "shares": (1, "OptionalUInt64"),
+            "quota": (2, "OptionalInt64"),
+            "cpus": (6, "string"),
+        },
+        "OptionalInt64": {"value": (1, "int64")},
+        "OptionalUInt64": {"value": (1, "uint64")},
         "CreateContainerRequest": {"pod": (1, "PodSandbox"), "container": (2, "Container")},
         "CreateContainerResponse": {"adjust": (1, "ContainerAdjustment")},
         "ContainerAdjustment": {
@@ -37,7 +79,11 @@ _NRI = message_classes(
             "options": (4, "repeated string"),
         },
         "KeyValue": {"key": (1, "string"), "value": (2, "string")},
-        "LinuxContainerAdjustment": {"devices": (1, "repeated LinuxDevice")},
+        "LinuxContainerAdjustment": {
+            "devices": (1, "repeated LinuxDevice"),
+            "resources": (2, "LinuxResources"),
+            "oom_score_adj": (4, "OptionalInt64"),
+        },
         "LinuxDevice": {
             "path": (1, "string"),
             "type": (2, "string"),
@@ -51,7 +97,9 @@ _NRI = message_classes(
 RegisterPluginRequest = _NRI["RegisterPluginRequest"]
 ConfigureRequest, ConfigureResponse = _NRI["ConfigureRequest"], _NRI["ConfigureResponse"]
 SynchronizeRequest, SynchronizeResponse = _NRI["SynchronizeRequest"], _NRI["SynchronizeResponse"]
+RunPodSandboxRequest, StateChangeEvent, Empty = _NRI["RunPodSandboxRequest"], _NRI["StateChangeEvent"], _NRI["Empty"]
 CreateContainerRequest, CreateContainerResponse = _NRI["CreateContainerRequest"], _NRI["CreateContainerResponse"]
+UpdateContainerRequest, UpdateContainerResponse = _NRI["UpdateContainerRequest"], _NRI["UpdateContainerResponse"]
 
 _TTRPC = message_classes(
     "ttrpc",

@@ -5,18 +5,36 @@ from pathlib import Path
 
 from services.node_agent.devices.rdma_char_devices import RdmaCharDevices
 from services.node_agent.nri.client import NriClient
-from services.node_agent.nri.plugin import NriPlugin
+from services.node_agent.nri.plugin import NodeCgroups, NriPlugin
+from services.node_agent.qos_manager.qos_manager import QosManager
 from services.node_agent.runtime_hooks import gpu_environment, rdma_devices
-from services.node_agent.runtime_hooks.container_hooks import Hook
+from services.node_agent.runtime_hooks.cgroup_hooks import CGROUP_HOOKS, as_hook
+from services.node_agent.runtime_hooks.hook_stages import disabled_stages
+from services.node_agent.runtime_hooks.hook_values import HookValues
 from services.node_agent.settings import AgentSettings
 from services.node_agent.states_informer.received_node_pods import NodePodsInformer
 from shared.agents.node_pods import NodePods
+from shared.kube.pod import Pod
 from shared.kube.system_annotations import allocations_in
 
 
-def nri_client(settings: AgentSettings, gates: Mapping[str, bool], pods: NodePodsInformer) -> NriClient:
-    """Returns the connection to the runtime, with the hooks whose gates are on."""
-    hooks: dict[str, Hook] = {}
+def nri_client(
+    settings: AgentSettings, gates: Mapping[str, bool], pods: NodePodsInformer, qos_manager: QosManager
+) -> NriClient | None:
+    """Returns the connection to the runtime, with the hooks whose gates are on; None where no event has any.
+
+    Raises:
+        BadStages: the settings disable a stage that does not exist.
+    """
+    rules = qos_manager.hook_rules.in_force
+
+    def carries_identity() -> bool:
+        return qos_manager.new_pods is not None and qos_manager.new_pods.identities_in_unified
+
+    def write(uid: str, kube_qos: str, values: HookValues) -> bool:
+        return qos_manager.new_pods is not None and qos_manager.new_pods.write(uid, kube_qos, values)
+
+    hooks = {name: as_hook(name, rules, carries_identity) for name in CGROUP_HOOKS if gates[name]}
     if gates[gpu_environment.NAME]:
         hooks[gpu_environment.NAME] = gpu_environment.gpu_environment(
             settings.hami_core_library, monitor=gates["HamiCoreVGPUMonitor"]
@@ -24,23 +42,34 @@ def nri_client(settings: AgentSettings, gates: Mapping[str, bool], pods: NodePod
     if gates[rdma_devices.NAME]:
         cards = RdmaCharDevices(Path(settings.sys_root))
         hooks[rdma_devices.NAME] = rdma_devices.rdma_devices(cards.verbs, cards.connection_manager)
-    plugin = NriPlugin(hooks, PodAllocations(pods).of, stop_at_failure=settings.hook_failure_policy == "Fail")
-    return NriClient(Path(settings.nri_socket), plugin)
+    known = KnownPods(pods)
+    plugin = NriPlugin(
+        hooks,
+        known.allocations,
+        NodeCgroups(known.pod, rules, write),
+        stop_at_failure=settings.hook_failure_policy == "Fail",
+        disabled=disabled_stages(settings.disabled_hook_stages),
+    )
+    return NriClient(Path(settings.nri_socket), plugin) if plugin.events else None
 
 
-class PodAllocations:
-    """The allocations of the node's pods, by uid."""
+class KnownPods:
+    """The node's pods that the agent has received, by uid."""
 
     def __init__(self, pods: NodePodsInformer) -> None:
         self._pods = pods
         self._of: NodePods | None = None
-        self._by_uid: dict[str, dict[str, str]] = {}
+        self._by_uid: dict[str, Pod] = {}
 
-    def of(self, uid: str) -> Mapping[str, str] | None:
-        """Returns a pod's allocations; None where no message had the pod yet."""
+    def pod(self, uid: str) -> Pod | None:
+        """Returns a pod; None where no message had it yet."""
         found = self._pods.in_force
         if found is not self._of:
             self._of = found
-            pods = found.pods if found is not None else ()
-            self._by_uid = {pod.metadata.uid: allocations_in(pod.metadata.annotations) for pod in pods}
+            self._by_uid = {pod.metadata.uid: pod for pod in found.pods} if found is not None else {}
         return self._by_uid.get(uid)
+
+    def allocations(self, uid: str) -> Mapping[str, str] | None:
+        """Returns a pod's allocations; None where no message had the pod yet."""
+        pod = self.pod(uid)
+        return None if pod is None else allocations_in(pod.metadata.annotations)

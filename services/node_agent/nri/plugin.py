@@ -5,27 +5,56 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
 
 from services.node_agent.collectors.interference_gauges import Gauge
 from services.node_agent.nri import messages
+from services.node_agent.nri.pods_of_requests import (
+    adjustment_message,
+    has_values,
+    kube_qos,
+    requested_pod,
+    resources_message,
+)
+from services.node_agent.runtime_hooks import hook_stages
+from services.node_agent.runtime_hooks.cgroup_hooks import CGROUP_HOOKS, HookedContainer, container_values, pod_values
 from services.node_agent.runtime_hooks.container_hooks import (
-    Adjustment,
     BindMount,
     ContainerContext,
     Hook,
+    HookFailed,
     HookResults,
     run_hooks,
 )
+from services.node_agent.runtime_hooks.hook_rules import HookRules
+from services.node_agent.runtime_hooks.hook_values import NO_VALUES, HookValues
 from shared.errors import KoordError
+from shared.kube.pod import Pod
 from shared.kube.system_annotations import with_allocations
 
 log = logging.getLogger(__name__)
 
 Allocations = Callable[[str], Mapping[str, str] | None]
 """From a pod's uid to its allocations as the scheduler decided them; None for a pod that is not known yet."""
+
+
+class NodeCgroups(NamedTuple):
+    """The node's side of hooks that set values of cgroups, all in memory but for the files of new pods.
+
+    Attributes:
+        pod: from a uid to the pod as the agent received it; None for one that is not known yet.
+        rules: in force now.
+        write: writes values of a new pod, by uid and Kubernetes class; reports whether they are in place.
+    """
+
+    pod: Callable[[str], Pod | None] = lambda _: None
+    rules: Callable[[], HookRules] = HookRules
+    write: Callable[[str, str, HookValues], bool] = lambda *_: False
+
+
+NO_CGROUPS = NodeCgroups()
 
 
 class UnknownMethod(KoordError):
@@ -48,18 +77,50 @@ class NriPlugin:
     Attributes:
         runtime: name and version of the runtime that configured it last.
         applied, failed: number of containers by hook that changed them, or could not.
+        repaired: number of containers that had started without the values of their hooks.
     """
 
-    def __init__(self, hooks: Mapping[str, Hook], allocations: Allocations, *, stop_at_failure: bool) -> None:
+    def __init__(
+        self,
+        hooks: Mapping[str, Hook],
+        allocations: Allocations,
+        cgroups: NodeCgroups = NO_CGROUPS,
+        *,
+        stop_at_failure: bool,
+        disabled: frozenset[str] = frozenset(),
+    ) -> None:
+        """Prepares one.
+
+        Args:
+            hooks: of containers that are created, by name.
+            disabled: stages at which no hook runs.
+        """
         self.runtime = ""
         self.applied = dict.fromkeys(hooks, 0)
         self.failed = 0
+        self.repaired = 0
         self._hooks, self._allocations, self._stop_at_failure = hooks, allocations, stop_at_failure
+        self._cgroups, self._disabled = cgroups, disabled
+        self._sandboxes: dict[str, Any] = {}
+        """Pods of a synchronization by the id of their sandbox, and its updates: it may come in parts."""
+        self._updates: list[Any] = []
         self._methods: Mapping[str, tuple[Any, Callable[[Any], Any]]] = {
             "Configure": (messages.ConfigureRequest, self._configure),
             "Synchronize": (messages.SynchronizeRequest, self._synchronize),
+            "RunPodSandbox": (messages.RunPodSandboxRequest, self._run_pod_sandbox),
+            "StateChange": (messages.StateChangeEvent, self._state_change),
             "CreateContainer": (messages.CreateContainerRequest, self._create_container),
+            "UpdateContainer": (messages.UpdateContainerRequest, self._update_container),
         }
+
+    @property
+    def events(self) -> int:
+        """The mask of the events at which a hook may run."""
+        stages = {hook_stages.CREATE_CONTAINER: messages.CREATE_CONTAINER_EVENT}
+        if self._hooks.keys() & CGROUP_HOOKS.keys():
+            stages[hook_stages.RUN_POD_SANDBOX] = messages.RUN_POD_SANDBOX_EVENT
+            stages[hook_stages.UPDATE_CONTAINER] = messages.UPDATE_CONTAINER_EVENT
+        return sum(event for stage, event in stages.items() if stage not in self._disabled)
 
     def answer(self, service: str, method: str, payload: bytes) -> bytes:
         """Returns the response to a request.
@@ -80,40 +141,100 @@ class NriPlugin:
 
     def _configure(self, request: Any) -> Any:
         self.runtime = f"{request.runtime_name} {request.runtime_version}".strip()
-        return messages.ConfigureResponse(events=messages.CREATE_CONTAINER_EVENT)
+        return messages.ConfigureResponse(events=self.events)
 
     def _synchronize(self, request: Any) -> Any:
-        return messages.SynchronizeResponse(more=request.more)
+        """Repairs containers that run without the values of their hooks; the answer to the last part has them all."""
+        self._sandboxes |= {pod.id: pod for pod in request.pods}
+        if hook_stages.CREATE_CONTAINER not in self._disabled:
+            self._updates += filter(None, map(self._repair, request.containers))
+        if request.more:
+            return messages.SynchronizeResponse(more=True)
+        updates = self._updates
+        self._sandboxes, self._updates = {}, []
+        self.repaired += len(updates)
+        return messages.SynchronizeResponse(update=updates)
+
+    def _repair(self, container: Any) -> Any | None:
+        """Returns the update of a container that exists already; None where nothing is to be changed.
+
+        Its quota may be one that a hook has scaled, so only that of a known pod counts.
+        """
+        pod = self._sandboxes.get(container.pod_sandbox_id)
+        if pod is None:
+            return None
+        values = self._values_of(pod, HookedContainer(container.name))
+        if has_values(container.linux.resources, values):
+            return None
+        return _update(container, values, container.linux.resources)
+
+    def _state_change(self, request: Any) -> Any:
+        if request.event == messages.RUN_POD_SANDBOX:
+            return self._run_pod_sandbox(request)
+        return messages.Empty()
+
+    def _run_pod_sandbox(self, request: Any) -> Any:
+        """Sets the values of a new pod's cgroup, which the kubelet has made."""
+        pod, rules = request.pod, self._cgroups.rules()
+        computed = pod_values(self._subject(pod), rules)
+        failures = tuple(HookFailed(each.hook, self._context(pod), each.reason) for each in computed.failures)
+        self._count(HookResults(failures=failures))
+        if failures and self._stop_at_failure:
+            raise failures[0]
+        values = computed.values if rules.identities.enabled else computed.values._replace(bvt=None)
+        if values != NO_VALUES and not self._cgroups.write(pod.uid, kube_qos(pod), values):
+            log.warning(
+                "values of a new pod's cgroup are not set; they are tried again every few seconds",
+                extra={"pod": f"{pod.namespace}/{pod.name}"},
+            )
+        return messages.Empty()
 
     def _create_container(self, request: Any) -> Any:
-        results = run_hooks(self._hooks, self._context(request), stop_at_failure=self._stop_at_failure)
+        container = request.container
+        quota_us = container.linux.resources.cpu.quota.value
+        context = self._context(request.pod)._replace(container=container.name, quota_us=quota_us)
+        results = run_hooks(self._hooks, context, stop_at_failure=self._stop_at_failure)
         self._count(results)
         if results.failures and self._stop_at_failure:
             raise results.failures[0]
         for mount in results.adjustment.mounts:
             if mount.scratch:
                 _make_scratch(mount)
-        return messages.CreateContainerResponse(adjust=_message(results.adjustment))
+        return messages.CreateContainerResponse(adjust=adjustment_message(results.adjustment, container))
 
-    def _context(self, request: Any) -> ContainerContext:
-        """Returns the container of a request.
+    def _update_container(self, request: Any) -> Any:
+        """Keeps the values of the hooks in an update of a container's resources by the kubelet."""
+        quota_us = request.linux_resources.cpu.quota.value
+        values = self._values_of(request.pod, HookedContainer(request.container.name, quota_us))
+        if values == NO_VALUES:
+            return messages.UpdateContainerResponse()
+        return messages.UpdateContainerResponse(update=[_update(request.container, values, request.linux_resources)])
 
-        Its pod's allocations are the scheduler's where the agent has received the pod, else those that its annotations
-        claim: a container may start before that message comes.
+    def _values_of(self, pod: Any, container: HookedContainer) -> HookValues:
+        return container_values(self._subject(pod), container, self._cgroups.rules(), update=True).values
+
+    def _subject(self, pod: Any) -> Pod:
+        return self._cgroups.pod(pod.uid) or requested_pod(pod)
+
+    def _context(self, pod: Any) -> ContainerContext:
+        """Returns the pod of a request.
+
+        Its allocations are the scheduler's where the agent has received the pod, else those that its annotations claim:
+        a container may start before that message comes.
         """
-        pod, annotations = request.pod, dict(request.pod.annotations)
+        annotations = dict(pod.annotations)
         known = self._allocations(pod.uid)
         if known is not None:
             annotations = with_allocations(annotations, known) or {}
-        return ContainerContext(
-            f"{pod.namespace}/{pod.name}", pod.uid, dict(pod.labels), annotations, request.container.name
-        )
+        name = f"{pod.namespace}/{pod.name}"
+        return ContainerContext(name, pod.uid, dict(pod.labels), annotations, "", self._subject(pod))
 
     def gauges(self) -> Iterator[Gauge]:
         """Yields the numbers of containers."""
         for name, count in self.applied.items():
             yield Gauge("koord_node_agent_hooked_containers", {"hook": name}, count)
         yield Gauge("koord_node_agent_hook_failures", {}, self.failed)
+        yield Gauge("koord_node_agent_hook_repairs", {}, self.repaired)
 
     def _count(self, results: HookResults) -> None:
         for name in results.applied:
@@ -123,26 +244,10 @@ class NriPlugin:
             log.warning("a hook is not applied to a container", extra={"why": str(failure)})
 
 
-def _message(adjustment: Adjustment) -> Any:
-    return {
-        "env": [{"key": name, "value": text} for name, text in adjustment.env.items()],
-        "mounts": [
-            {"destination": mount.destination, "type": "bind", "source": mount.source, "options": ["rbind"]}
-            for mount in adjustment.mounts
-        ],
-        "linux": {
-            "devices": [
-                {
-                    "path": device.path,
-                    "type": "c",
-                    "major": device.major,
-                    "minor": device.minor,
-                    "file_mode": {"value": device.mode},
-                }
-                for device in adjustment.devices
-            ]
-        },
-    }
+def _update(container: Any, values: HookValues, before: Any) -> Any:
+    """Returns the update of a container; one that the runtime cannot carry out leaves the others."""
+    resources = resources_message(values, before)
+    return {"container_id": container.id, "linux": {"resources": resources}, "ignore_failure": True}
 
 
 def _make_scratch(mount: BindMount) -> None:

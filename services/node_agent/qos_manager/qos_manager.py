@@ -21,12 +21,14 @@ from services.node_agent.qos_manager.enforcers.cpu_burst import CpuBurstEnforcer
 from services.node_agent.qos_manager.enforcers.cpu_suppress import BestEffortCgroups, CpuSuppressEnforcer
 from services.node_agent.qos_manager.enforcers.eviction import EvictionEnforcer
 from services.node_agent.qos_manager.enforcers.hook_and_memory_qos_reconciler import CgroupReconciler, KubepodsFolders
+from services.node_agent.qos_manager.enforcers.hook_value_files import PodCgroupWriter
 from services.node_agent.qos_manager.host_paths import HostPaths
 from services.node_agent.qos_manager.pod_cgroup_lookup import PodCgroupLookup, best_effort_cgroups
 from services.node_agent.qos_manager.strategies import cpu_burst
 from services.node_agent.qos_manager.strategies.cpu_burst import NodeState
 from services.node_agent.qos_manager.strategies.cpu_suppress import HostApp, SuppressInputs, Usage, best_effort_of
 from services.node_agent.qos_manager.usage_history import BestEffortLimits, UsageHistory
+from services.node_agent.runtime_hooks.hook_rules import NodeHookRules
 from services.node_agent.states_informer.annotations import ReservedCpus
 from services.node_agent.states_informer.node_slo import NodeSloInformer
 from services.node_agent.states_informer.received_node_pods import NodePodsInformer
@@ -61,6 +63,8 @@ class QosManager:
 
     Attributes:
         executor: writes cgroups; None before there is a cgroup of pods.
+        hook_rules: the rules of the runtime hooks.
+        new_pods: writes cgroups of new pods; None before there is a cgroup of pods.
         state: load of the shared CPUs, from CPU burst's last cycle.
     """
 
@@ -77,12 +81,14 @@ class QosManager:
         interval_s: float,
     ) -> None:
         self.executor: Executor | None = None
+        self.new_pods: PodCgroupWriter | None = None
         self.state = NodeState.UNKNOWN
         self._paths, self._slo, self._pods, self._gates = paths, slo, pods, gates
         self._report_action, self._clock_ns = report_action, clock_ns
         self._original_values = OriginalValues(state_dir)
         self._original_values.load()
         self._processors = cpu_topology.processors(paths.sys)
+        self.hook_rules = NodeHookRules(slo, pods, gates, frozenset(one.cpu for one in self._processors))
         self._spec_of: object = ()
         self._spec = in_force(NodeSloSpec())
         self._lookup = PodCgroupLookup(paths)
@@ -138,7 +144,7 @@ class QosManager:
         if changed or of != self._reconciled_of:
             self._reconciled_of = of
             self._cgroup_reconciler.reconcile(
-                self._spec, node_pods.object, node_pods.topology, self._folders, self._lookup.pods
+                self._spec, self.hook_rules.in_force(), node_pods.object, self._folders, self._lookup.pods
             )
         else:
             self._cgroup_reconciler.reconcile_again()
@@ -207,6 +213,7 @@ class QosManager:
         self.executor = Executor(
             CgroupTree(self._paths.root, hierarchy.version, names[0]), self._clock_ns, self._original_values
         )
+        self.new_pods = PodCgroupWriter(self.executor, kube, self._paths.parent)
         self._suppress_enforcer = CpuSuppressEnforcer(self.executor, self._report_action)
         self._burst_enforcer = CpuBurstEnforcer(self.executor, self._report_action)
         self._block_io_enforcer = BlockIoEnforcer(self.executor, self._paths.sys, self._paths.proc, self._paths.kubelet)

@@ -6,7 +6,12 @@ Source: spec/node-agent.md 4.1, 4.2.
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from services.node_agent.runtime_hooks.hook_values import NO_VALUES, HookValues
 from shared.errors import KoordError
+from shared.kube.meta import Metadata
+from shared.kube.pod import Pod
+
+_NO_POD = Pod(metadata=Metadata())
 
 
 class ContainerContext(NamedTuple):
@@ -15,7 +20,9 @@ class ContainerContext(NamedTuple):
     Attributes:
         pod: `namespace/name`.
         annotations: the pod's; the allocations among them are those that the scheduler decided.
-        container: its name.
+        container: its name; empty for the pod itself.
+        subject: the pod, as the agent received it or else as the runtime knows it: without containers.
+        quota_us: the quota that the kubelet gives the container; 0: none.
     """
 
     pod: str
@@ -23,6 +30,8 @@ class ContainerContext(NamedTuple):
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     container: str
+    subject: Pod = _NO_POD
+    quota_us: int = 0
 
 
 class BindMount(NamedTuple):
@@ -47,18 +56,23 @@ class CharDevice(NamedTuple):
 
 
 class Adjustment(NamedTuple):
-    """Changes of one container: variables by name, mounts, devices."""
+    """Changes of one container: variables by name, mounts, devices, values of its cgroup."""
 
     env: Mapping[str, str] = {}
     mounts: tuple[BindMount, ...] = ()
     devices: tuple[CharDevice, ...] = ()
+    values: HookValues = NO_VALUES
+
+
+NO_ADJUSTMENT = Adjustment()
 
 
 class HookFailed(KoordError):
-    """A hook cannot be applied to a container."""
+    """A hook cannot be applied to a container, or to a pod."""
 
     def __init__(self, hook: str, context: ContainerContext, reason: str) -> None:
-        super().__init__(f"hook {hook} for container {context.container} of pod {context.pod}: {reason}")
+        subject = f"container {context.container} of pod" if context.container else "pod"
+        super().__init__(f"hook {hook} for {subject} {context.pod}: {reason}")
 
 
 Hook = Callable[[ContainerContext], Adjustment]
@@ -72,7 +86,7 @@ class HookResults(NamedTuple):
         failures: of hooks; the container starts without what they would have added.
     """
 
-    adjustment: Adjustment
+    adjustment: Adjustment = NO_ADJUSTMENT
     applied: tuple[str, ...] = ()
     failures: tuple[HookFailed, ...] = ()
 
@@ -93,11 +107,12 @@ def run_hooks(hooks: Mapping[str, Hook], context: ContainerContext, *, stop_at_f
             if stop_at_failure:
                 break
             continue
-        if any(found):
+        if found != NO_ADJUSTMENT:
             applied.append(name)
             adjustment = Adjustment(
                 {**adjustment.env, **found.env},
                 (*adjustment.mounts, *found.mounts),
                 (*adjustment.devices, *found.devices),
+                adjustment.values | found.values,
             )
     return HookResults(adjustment, tuple(applied), tuple(failures))

@@ -10,11 +10,12 @@ from typing import NamedTuple
 from services.node_agent.cgroup import host_application_paths
 from services.node_agent.cgroup.executor import CgroupValue, Executor
 from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups
+from services.node_agent.qos_manager.enforcers.hook_value_files import values_of_cgroup
 from services.node_agent.qos_manager.strategies import memory_qos
-from services.node_agent.runtime_hooks import batch_resource, core_sched_rule, cpu_normalization, cpuset
-from services.node_agent.runtime_hooks.batch_resource import BatchRule, Values
-from services.node_agent.runtime_hooks.cpu_normalization import BadRatio, Normalization
-from services.node_agent.runtime_hooks.group_identity import BadCpuQos, Identities
+from services.node_agent.runtime_hooks import core_sched_rule, cpuset
+from services.node_agent.runtime_hooks.cgroup_hooks import Computed, HookedContainer, container_values, pod_values
+from services.node_agent.runtime_hooks.hook_rules import HookRules
+from services.node_agent.runtime_hooks.hook_values import HookValues
 from shared.domain.qos import QoS
 from shared.domain.slo_defaults import NodeSloSpec
 from shared.kube.node import Node
@@ -46,7 +47,6 @@ class CgroupReconciler:
         self._executor = executor
         self._gates = gates
         self._page = page
-        self._ratio = Normalization()
         self._identities_used = False
         self._levels: Levels = ()
         self._logged: set[str] = set()
@@ -54,8 +54,8 @@ class CgroupReconciler:
     def reconcile(
         self,
         spec: NodeSloSpec,
+        rules: HookRules,
         node: Node | None,
-        topology: Mapping[str, str] | None,
         folders: KubepodsFolders,
         pods: Sequence[PodCgroups],
     ) -> None:
@@ -66,13 +66,10 @@ class CgroupReconciler:
         """
         qos = spec.resource_qos_strategy
         assert qos is not None, "merged with the defaults, so present"
-        self._take_ratio(node)
         kube: list[CgroupValue] = []
-        of_pods: list[CgroupValue] = []
-        of_containers: list[CgroupValue] = []
-        levels = (kube, of_pods, of_containers)
-        if self._gates["GroupIdentity"]:
-            self._identities(qos, folders, pods, levels)
+        levels: Levels = (kube, [], [])
+        identities = self._identities(rules, folders, kube)
+        self._hooks(rules, pods, levels, identities=identities)
         if self._gates["CoreSched"]:
             rule = core_sched_rule.CoreRule.of(qos)
             kube += [
@@ -80,13 +77,7 @@ class CgroupReconciler:
                 for name, folder in folders.items()
                 if rule.enabled
             ]
-        if self._gates["BatchResource"]:
-            self._batch(spec, pods, levels)
-        if self._gates["CPUNormalization"] and self._ratio.enabled:
-            self._normalized(pods, levels)
-        if self._gates["CPUSetAllocator"]:
-            self._cpus(topology, pods, levels)
-        self._hosts(spec, topology, folders, kube)
+        self._hosts(spec, rules, folders, kube)
         if self._gates["CgroupReconcile"] and node is not None:
             self._memory(qos, node, folders, pods, levels)
         self._levels = levels
@@ -96,91 +87,55 @@ class CgroupReconciler:
         """Writes the values that were computed last, where they differ."""
         self._executor.update_levels(self._levels)
 
-    def _take_ratio(self, node: Node | None) -> None:
-        annotations = (node.metadata.annotations if node else None) or {}
-        try:
-            self._ratio = self._ratio.with_annotation(annotations.get(cpu_normalization.ANNOTATION))
-        except BadRatio as error:
-            self._warn_once(str(error))
-
-    def _identities(
-        self, qos: ResourceQos, folders: KubepodsFolders, pods: Iterable[PodCgroups], levels: Levels
-    ) -> None:
-        rule = Identities.of(qos)
-        if not rule.enabled and not self._identities_used:
-            return  # never enabled by a NodeSLO, so the values may belong to somebody else
+    def _identities(self, rules: HookRules, folders: KubepodsFolders, kube: list[CgroupValue]) -> bool:
+        """Adds the identities of the cgroups that hold pods; reports whether this node has identities."""
+        enabled = bool(rules.identities.enabled)
+        if "GroupIdentity" not in rules.gates or not (enabled or self._identities_used):
+            return False  # never enabled by a NodeSLO, so the values may belong to somebody else
         if not self._executor.supports("cpu.bvt_warp_ns", folders.guaranteed):
-            return
-        self._identities_used = bool(rule.enabled)
-        levels[0].extend(
-            CgroupValue("cpu.bvt_warp_ns", folder, str(rule.of_folder(name))) for name, folder in folders.items()
-        )
-        for each in pods:
-            try:
-                bvt = str(rule.of_pod(each.pod))
-            except BadCpuQos as error:
-                self._warn_once(str(error))
-                continue
-            levels[1].append(CgroupValue("cpu.bvt_warp_ns", each.folder, bvt))
-            levels[2].extend(CgroupValue("cpu.bvt_warp_ns", folder, bvt) for folder in each.containers.values())
+            return False
+        self._identities_used = enabled
+        kube += [
+            CgroupValue("cpu.bvt_warp_ns", folder, str(rules.identities.of_folder(name)))
+            for name, folder in folders.items()
+        ]
+        return True
 
-    def _batch(self, spec: NodeSloSpec, pods: Iterable[PodCgroups], levels: Levels) -> None:
-        ratio = self._ratio.ratio if self._gates["CPUNormalization"] else None
-        rule = BatchRule(ratio=ratio).with_threshold(spec.resource_used_threshold_with_be)
+    def _hooks(self, rules: HookRules, pods: Iterable[PodCgroups], levels: Levels, *, identities: bool) -> None:
+        """Adds the values of all hooks, of pods and of their containers that are known by name."""
         for each in pods:
-            if not batch_resource.applies(each.pod) or (requests := batch_resource.batch_requests(each.pod)) is None:
-                continue
-            levels[1].extend(_batch_values(each.folder, batch_resource.pod_values(requests, rule)))
-            for name, cid in each.node_pod.ids.items():
-                if (batch := requests.get(name)) is not None:
-                    values = batch_resource.container_values(batch, rule)
-                    levels[2].extend(_batch_values(each.containers[cid], values))
+            values = self._values(pod_values(each.pod, rules), identities=identities)
+            levels[1].extend(values_of_cgroup(each.folder, values))
+            named = {cid: name for name, cid in each.node_pod.ids.items()}
+            for cid, folder in each.containers.items():
+                if cid in named:
+                    computed = container_values(each.pod, HookedContainer(named[cid]), rules)
+                    values_of = self._values(computed, identities=identities)
+                else:
+                    values_of = HookValues(bvt=values.bvt)
+                levels[2].extend(values_of_cgroup(folder, values_of))
 
-    def _normalized(self, pods: Iterable[PodCgroups], levels: Levels) -> None:
-        for each in pods:
-            if not cpu_normalization.applies(each.pod):
-                continue
-            if (quota := cpu_normalization.pod_quota(each.pod, self._ratio)) is not None:
-                levels[1].append(CgroupValue("cpu.cfs_quota_us", each.folder, str(quota)))
-            for container in each.pod.spec.containers:
-                quota, cid = (
-                    cpu_normalization.container_quota(container, self._ratio),
-                    each.node_pod.ids.get(container.name),
-                )
-                if quota is not None and cid is not None:
-                    levels[2].append(CgroupValue("cpu.cfs_quota_us", each.containers[cid], str(quota)))
+    def _values(self, computed: Computed, *, identities: bool) -> HookValues:
+        for failure in computed.failures:
+            self._warn_once(failure.reason)
+        return computed.values if identities else computed.values._replace(bvt=None)
 
-    def _cpus(self, topology: Mapping[str, str] | None, pods: Iterable[PodCgroups], levels: Levels) -> None:
-        rule = None
-        if topology is not None:
-            rule = cpuset.CpuRule.of(topology, best_effort_too=self._gates["BECPUManager"])
-        for each in pods:
-            containers = [each.containers[cid] for cid in each.node_pod.ids.values()]
-            if cpus := cpuset.container_cpus(each.pod, rule):
-                levels[2].extend(CgroupValue("cpuset.cpus", folder, cpus) for folder in containers)
-            if cpuset.unlimited(each.pod):
-                levels[1].append(CgroupValue("cpu.cfs_quota_us", each.folder, "-1"))
-                levels[2].extend(CgroupValue("cpu.cfs_quota_us", folder, "-1") for folder in containers)
-
-    def _hosts(
-        self, spec: NodeSloSpec, topology: Mapping[str, str] | None, folders: KubepodsFolders, kube: list[CgroupValue]
-    ) -> None:
+    def _hosts(self, spec: NodeSloSpec, rules: HookRules, folders: KubepodsFolders, kube: list[CgroupValue]) -> None:
         """Adds the values of host applications: the identity of their class, and for LS the CPUs of all share pools.
 
         Source: spec/node-agent.md 3.11.
         """
-        rule = Identities.of(spec.resource_qos_strategy)
-        identities = self._gates["GroupIdentity"] and self._identities_used
+        identities = "GroupIdentity" in rules.gates and self._identities_used
         cpus = ""
-        if self._gates["CPUSetAllocator"] and topology is not None:
-            cpus = cpuset.shared_cpus(cpuset.CpuRule.of(topology))
+        if "CPUSetAllocator" in rules.gates and rules.cpus is not None:
+            cpus = cpuset.shared_cpus(rules.cpus)
         for app in spec.host_applications:
             folder = host_application_paths.cgroup_of(app, folders)
             if folder is None:
                 continue
             qos = QoS(app.qos) if app.qos in set(QoS) else QoS.NONE
             if identities:
-                kube.append(CgroupValue("cpu.bvt_warp_ns", folder, str(rule.of_class(qos) or 0)))
+                kube.append(CgroupValue("cpu.bvt_warp_ns", folder, str(rules.identities.of_class(qos) or 0)))
             if cpus and qos is QoS.LS:
                 kube.append(CgroupValue("cpuset.cpus", folder, cpus))
 
@@ -203,12 +158,6 @@ class CgroupReconciler:
         if text not in self._logged:
             self._logged.add(text)
             log.warning(text)
-
-
-def _batch_values(folder: str, values: Values) -> Iterable[CgroupValue]:
-    yield CgroupValue("cpu.shares", folder, str(values.shares))
-    yield CgroupValue("cpu.cfs_quota_us", folder, str(values.quota_us))
-    yield CgroupValue("memory.limit_in_bytes", folder, str(values.memory_limit or -1))
 
 
 def _memory_values(folder: str, values: Mapping[str, int]) -> Iterable[CgroupValue]:

@@ -1,6 +1,7 @@
 // What the containers of the tests run: it waits, burns cpu, holds memory, and answers requests that measure how long answers take.
 //
 //	workload [-listen 127.0.0.1:8080] [-burn 2] [-hold 64]
+//	workload -limits                              print its own cgroup's values as JSON before all else, and end
 //
 //	POST /hold?mib=512                            hold so much from now on
 //	POST /burn?cores=2                            burn so many cores from now on
@@ -24,6 +25,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -135,7 +137,30 @@ func duration(request *http.Request, name string, otherwise time.Duration) time.
 	return otherwise
 }
 
+// The values of this process's cgroup (v1), as the container sees them.
+func limits() map[string]string {
+	found := map[string]string{}
+	for name, file := range map[string]string{
+		"cpu.shares":            "/sys/fs/cgroup/cpu/cpu.shares",
+		"cpu.cfs_quota_us":      "/sys/fs/cgroup/cpu/cpu.cfs_quota_us",
+		"cpuset.cpus":           "/sys/fs/cgroup/cpuset/cpuset.cpus",
+		"memory.limit_in_bytes": "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+		"oom_score_adj":         "/proc/self/oom_score_adj",
+	} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			text = []byte(err.Error())
+		}
+		found[name] = strings.TrimSpace(string(text))
+	}
+	return found
+}
+
 func main() {
+	if slices.Contains(os.Args[1:], "-limits") {
+		json.NewEncoder(os.Stdout).Encode(limits())
+		return
+	}
 	listen := flag.String("listen", "", "host:port to answer requests on")
 	cores := flag.Int("burn", 0, "cores to burn")
 	mib := flag.Int("hold", 0, "MiB to hold")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from services.node_agent.nri import messages
-from services.node_agent.nri.node_hooks import PodAllocations
+from services.node_agent.nri.node_hooks import KnownPods
 from services.node_agent.nri.plugin import BadRequest, NriPlugin, UnknownMethod
 from services.node_agent.runtime_hooks.container_hooks import (
     Adjustment,
@@ -59,13 +59,13 @@ def test_a_container_that_starts_before_its_pod_is_received_gets_the_devices_of_
 
 def test_allocations_are_those_of_the_newest_message(tmp_path: Path) -> None:
     pods = NodePodsInformer("n", tmp_path)
-    found = PodAllocations(pods)
-    assert found.of("u1") is None
+    found = KnownPods(pods)
+    assert found.allocations("u1") is None
     for seq, annotations in enumerate(({ALLOCATED: GPU_0, "koordinator.sh/cpuQOS": "{}"}, {ALLOCATED: GPU_3}), 1):
         pod = kept_pod(uid="u1", annotations=annotations)
         assert pods.receive(node_pods.encode(NodePods("n", 1, seq, pods=(pod,))))
-        assert found.of("u1") == {ALLOCATED: annotations[ALLOCATED]}
-    assert found.of("u2") is None
+        assert found.allocations("u1") == {ALLOCATED: annotations[ALLOCATED]}
+    assert found.allocations("u2") is None
 
 
 def test_mounts_and_devices_are_passed_to_the_runtime() -> None:

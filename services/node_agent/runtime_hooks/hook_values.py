@@ -1,0 +1,29 @@
+"""Values of a cgroup that the runtime hooks set, whatever carries them there: a container runtime or the file system."""
+
+from typing import NamedTuple
+
+
+class HookValues(NamedTuple):
+    """Values of a pod's or a container's cgroup, in terms of v1. None: the hooks leave it.
+
+    Attributes:
+        quota_us: microseconds of cpu in each period of 100 ms; -1: no limit.
+        memory_limit: bytes; -1: no limit.
+        cpus: in kernel syntax, never empty.
+        bvt: `cpu.bvt_warp_ns`.
+        oom_score: `oom_score_adj` of the processes; a container's alone.
+    """
+
+    shares: int | None = None
+    quota_us: int | None = None
+    memory_limit: int | None = None
+    cpus: str | None = None
+    bvt: int | None = None
+    oom_score: int | None = None
+
+    def __or__(self, later: "HookValues") -> "HookValues":  # type: ignore[override]  NamedTuple's own is that of tuples
+        """Returns both; of two values for one file the later hook's is in force."""
+        return HookValues(*(mine if other is None else other for mine, other in zip(self, later, strict=True)))
+
+
+NO_VALUES = HookValues()
