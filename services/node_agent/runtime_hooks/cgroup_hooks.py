@@ -97,7 +97,7 @@ def _computed(rules: HookRules, of: Callable[[CgroupHook], HookValues]) -> Compu
             continue
         if found != NO_VALUES:
             hooks.append(name)
-            values |= found
+            values = values.overlaid_by(found)
     return Computed(values, tuple(hooks), tuple(failures))
 
 

@@ -113,6 +113,6 @@ def run_hooks(hooks: Mapping[str, Hook], context: ContainerContext, *, stop_at_f
                 {**adjustment.env, **found.env},
                 (*adjustment.mounts, *found.mounts),
                 (*adjustment.devices, *found.devices),
-                adjustment.values | found.values,
+                adjustment.values.overlaid_by(found.values),
             )
     return HookResults(adjustment, tuple(applied), tuple(failures))

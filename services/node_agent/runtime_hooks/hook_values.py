@@ -21,9 +21,9 @@ class HookValues(NamedTuple):
     bvt: int | None = None
     oom_score: int | None = None
 
-    def __or__(self, later: "HookValues") -> "HookValues":  # type: ignore[override]  NamedTuple's own is that of tuples
+    def overlaid_by(self, later: "HookValues") -> "HookValues":
         """Returns both; of two values for one file the later hook's is in force."""
-        return HookValues(*(mine if other is None else other for mine, other in zip(self, later, strict=True)))
+        return self._replace(**{name: value for name, value in later._asdict().items() if value is not None})
 
 
 NO_VALUES = HookValues()
