@@ -21,11 +21,19 @@ class LingeringSockets:
         self._made: WeakSet[socket.socket] = WeakSet()
 
     def make(self, address: tuple[Any, ...]) -> socket.socket:
-        """Creates a socket for an address as `getaddrinfo` returns it."""
+        """Creates a socket for an address as `getaddrinfo` returns it; only within a running event loop.
+
+        When the descriptor of a connection was closed without the event loop's knowledge, the loop refuses each later
+        socket that gets its number (https://github.com/MagicStack/uvloop/issues/653). Such a number is left open and
+        unused: the loop closes it when it ends that connection.
+        """
         family, kind, protocol = address[:3]
-        made = socket.socket(family, kind, protocol)
-        self._made.add(made)
-        return made
+        while True:
+            made = socket.socket(family, kind, protocol)
+            if not _is_taken(made.fileno()):
+                self._made.add(made)
+                return made
+            made.detach()
 
     async def close(self) -> None:
         """Shuts down sockets that are still open after the sessions were closed, and waits until they are released."""
@@ -40,3 +48,12 @@ class LingeringSockets:
 
     def _open(self) -> list[socket.socket]:
         return [each for each in self._made if each.fileno() >= 0]
+
+
+def _is_taken(descriptor: int) -> bool:
+    """Reports whether the event loop takes a descriptor for that of one of its connections."""
+    try:
+        asyncio.get_running_loop().remove_writer(descriptor)
+    except RuntimeError:
+        return True
+    return False

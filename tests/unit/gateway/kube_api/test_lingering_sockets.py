@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import os
 import socket
 import ssl
 import threading
@@ -15,6 +16,7 @@ import trustme
 
 from cli.dev.kubeconfig import write_kubeconfig
 from services.gateway.kube_api.client import KubeApi
+from services.gateway.kube_api.close_sockets_that_outlive_session import LingeringSockets
 from services.gateway.kube_api.resources import PODS
 from tests.support.waiting import until
 
@@ -87,6 +89,32 @@ def test_an_abandoned_watch_leaves_no_connection_behind(
         with asyncio.Runner(loop_factory=loop_of) as runner:
             runner.run(watch_and_leave(config, port))
         gc.collect()  # what the loop left behind would be an error here
+
+
+def test_a_descriptor_that_the_loop_still_takes_for_a_connection_is_not_used(
+    loop_of: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    async def connect_twice(listening: socket.socket) -> None:
+        loop, sockets = asyncio.get_running_loop(), LingeringSockets()
+        address = (socket.AF_INET, socket.SOCK_STREAM, 0, "", listening.getsockname())
+        first = sockets.make(address)
+        first.setblocking(False)
+        await loop.sock_connect(first, listening.getsockname())
+        transport, _ = await loop.create_connection(asyncio.Protocol, sock=first)
+        descriptor = first.fileno()
+        os.close(descriptor)  # behind the loop's back; the next socket gets the number
+        second = sockets.make(address)
+        second.setblocking(False)
+        assert second.fileno() != descriptor
+        async with asyncio.timeout(30):
+            await loop.sock_connect(second, listening.getsockname())
+        transport.abort()
+        await asyncio.sleep(0.1)
+        assert second.getpeername() == listening.getsockname()
+        second.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening, asyncio.Runner(loop_factory=loop_of) as runner:
+        runner.run(connect_twice(listening))
 
 
 @pytest.fixture(params=["asyncio", "uvloop"])
