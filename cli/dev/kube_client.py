@@ -15,6 +15,9 @@ from shared.errors import KoordError
 
 Object = dict[str, Any]
 
+RESPONDS_WITHIN_S = 70.0
+"""Longer than the API server's own limit of 60 s for a request, after which it responds with 504."""
+
 PATCH_TYPES = {"merge": "application/merge-patch+json", "strategic": "application/strategic-merge-patch+json"}
 
 
@@ -52,7 +55,7 @@ class Api:
         self.token = token
 
     @contextmanager
-    def session(self, timeout_s: float = 30) -> Iterator["Session"]:
+    def session(self, timeout_s: float = RESPONDS_WITHIN_S) -> Iterator["Session"]:
         """One connection for many calls in a row, from one thread."""
         connection = http.client.HTTPSConnection(self.host, self.port, context=self.tls, timeout=timeout_s)
         try:
