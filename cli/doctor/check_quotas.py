@@ -28,6 +28,6 @@ def _about_quotas(found: Sequence[QuotaFault], remedy: str, others: str, *, simu
         command = edit_advice(fault.resource, fault.name, namespace, simulated=simulated)
         yield Finding("warning", "configuration", fault.text, remedy.format(command))
     if len(found) > NAMED:
-        rest = [fault.name for fault in found[NAMED:]]
+        rest = list(dict.fromkeys(fault.name for fault in found[NAMED:]))
         what = f"{others}: {', '.join(rest) if len(rest) <= NAMED else len(rest)}"
         yield Finding("warning", "configuration", what, "`koord get quotas` names all of them")
