@@ -13,10 +13,14 @@ from services.gateway.kube_api.decoding import API_TYPES, Decoder, status_of
 from services.gateway.webhooks import admission_review
 from services.node_agent.nri import frames
 from services.node_agent.nri.messages import PLUGIN, CreateContainerRequest
-from services.node_agent.nri.plugin import NriPlugin
+from services.node_agent.nri.plugin import NodeCgroups, NriPlugin
 from services.node_agent.pod_resources.allocated_devices import ListPodResourcesResponse, with_allocated_devices
 from services.node_agent.runtime_hooks import gpu_environment
+from services.node_agent.runtime_hooks.batch_resource import SPEC
+from services.node_agent.runtime_hooks.cgroup_hooks import CGROUP_HOOKS, as_hook
 from services.node_agent.runtime_hooks.container_hooks import ContainerContext, HookFailed
+from services.node_agent.runtime_hooks.cpuset import CpuRule
+from services.node_agent.runtime_hooks.hook_rules import HookRules
 from services.node_agent.states_informer.annotations import resource_status
 from services.node_agent.topology.kubelet_cpu_manager import CHECKPOINT, BadKubeletFile, read_assignments, read_config
 from services.scheduler.extender_server.api_types import ExtenderArgs, ExtenderBindingArgs, ExtenderPreemptionArgs
@@ -40,6 +44,7 @@ from shared.kube.elastic_quota import declared
 from shared.kube.instants import SECOND
 from shared.kube.meta import Metadata
 from shared.kube.node import Node
+from shared.kube.oom_score_annotations import OOM_SCORE_ADJ, OOM_SCORE_ADJ_SPEC
 from shared.kube.pod import Pod
 from shared.kube.quantity import BadQuantity
 from shared.kube.system_annotations import DEVICE_ALLOCATED, RESOURCE_STATUS
@@ -189,10 +194,39 @@ def _hooks() -> Iterator[tuple[str, Fuzzed]]:
     )
     framed = frames.encode(frames.Frame(frames.PLUGIN_CONNECTION, 1, frames.REQUEST, request))
     yield "frames", Fuzzed(lambda data: list(frames.FrameReader().feed(data)), (frames.BadFrame,), (framed,))
+    yield from _cgroup_hooks()
     pods = [{"name": "p", "namespace": "d", "containers": [{"name": "c"}]}]
     answer = ListPodResourcesResponse(pod_resources=pods).SerializeToString()
     listed = {"d/p": _ALLOCATED.decode()}
     yield "pod resources", Fuzzed(lambda data: with_allocated_devices(data, listed), (DecodeError,), (answer,))
+
+
+_BATCH = (
+    b'{"containers":{"c":{"requests":{"kubernetes.io/batch-cpu":"500"},"limits":{"kubernetes.io/batch-memory":"1Gi"}}}}'
+)
+_STATUS = b'{"cpuset":"0-3","numaNodeResources":[{"node":0,"resources":{"cpu":"4"}}]}'
+
+
+def _cgroup_hooks() -> Iterator[tuple[str, Fuzzed]]:
+    """Yields the annotations of pods that are known from their runtime alone, for the hooks that set values of cgroups."""
+    rule = CpuRule({0: "0-7"}, {}, "", static=False)
+    rules = HookRules(frozenset(CGROUP_HOOKS), cpus=rule, online=frozenset(range(8)))
+    hooks = {name: as_hook(name, lambda: rules, lambda: True) for name in CGROUP_HOOKS}
+    plugin = NriPlugin(hooks, lambda _: None, NodeCgroups(rules=lambda: rules), stop_at_failure=True)
+
+    def create(annotation: str, data: bytes) -> object:
+        labels = {"koordinator.sh/qosClass": "BE"}
+        pod = {"name": "p", "uid": "u", "labels": labels, "annotations": {annotation: data.decode(errors="replace")}}
+        request = CreateContainerRequest(pod=pod, container={"name": "c"}).SerializeToString()
+        return plugin.answer(PLUGIN, "CreateContainer", request)
+
+    for annotation, accepted in (
+        (SPEC, _BATCH),
+        (RESOURCE_STATUS, _STATUS),
+        (OOM_SCORE_ADJ_SPEC, b'{"c":900}'),
+        (OOM_SCORE_ADJ, b"-500"),
+    ):
+        yield f"hooks: {annotation}", Fuzzed(partial(create, annotation), (HookFailed,), (accepted,))
 
 
 def _cluster() -> Iterator[tuple[str, Fuzzed]]:

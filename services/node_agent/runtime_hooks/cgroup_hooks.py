@@ -8,6 +8,7 @@ Source: spec/node-agent.md 4.1-4.6, 4.10.
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from services.node_agent.cgroup.cpu_conversions import UNLIMITED
 from services.node_agent.runtime_hooks import batch_resource, cpu_normalization, cpuset, oom_score_from_annotations
 from services.node_agent.runtime_hooks.container_hooks import Adjustment, ContainerContext, Hook, HookFailed
 from services.node_agent.runtime_hooks.group_identity import BadCpuQos
@@ -115,6 +116,10 @@ def _batch_of_container(pod: Pod, container: HookedContainer, rules: HookRules) 
 
 
 def _batch_values(values: batch_resource.Values) -> HookValues:
+    if max(values.quota_us, values.memory_limit) > UNLIMITED:
+        raise BadValue(
+            f"a quota of {values.quota_us} us or a limit of {values.memory_limit} bytes is beyond any cgroup"
+        )
     return HookValues(values.shares, values.quota_us, values.memory_limit or NO_LIMIT)
 
 

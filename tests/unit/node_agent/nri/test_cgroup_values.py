@@ -206,6 +206,18 @@ def test_a_disabled_stage_has_no_event() -> None:
     assert node.synchronize([sandbox(BE, ANNOTATED)], container()) == []
 
 
+def test_amounts_beyond_any_cgroup_are_a_failure_of_the_hook() -> None:
+    amounts = {"kubernetes.io/batch-cpu": "1E", "kubernetes.io/batch-memory": "1Gi"}
+    pod = sandbox(BE, {SPEC: json.dumps({"containers": {"main": {"requests": amounts, "limits": amounts}}})})
+    node = Node()
+    node.run(pod)
+    assert not node.create(pod, container()).resources.HasField("cpu")
+    assert (node.written, node.plugin.failed) == ([], 2)
+    assert node.update(pod, container(), {}) == node.synchronize([pod], container()) == []
+    with pytest.raises(HookFailed, match=r"hook BatchResource for container main of pod d/p: .* is beyond any cgroup"):
+        Node(fail=True).create(pod, container())
+
+
 def test_a_gate_that_is_off_sets_nothing() -> None:
     node = Node(RULES._replace(gates=frozenset({"CPUSetAllocator"})))
     node.run(sandbox(BE, ANNOTATED))
