@@ -15,14 +15,18 @@ VALUES = HookValues(512, 50_000, 2**30)
 NEW = "kubepods/besteffort/podnew"
 
 
+def writer_of(node: ManagedNode) -> PodCgroupWriter | None:
+    return node.qos_manager.new_pods
+
+
 @pytest.mark.parametrize("version", [1, 2])
 def test_the_cgroup_of_a_new_pod_gets_its_values_and_at_the_end_those_of_the_kubelet(
     tmp_path: Path, version: int
 ) -> None:
     node = ManagedNode(tmp_path, version)
-    assert node.qos_manager.new_pods is None, "nothing is measured yet"
+    assert writer_of(node) is None, "nothing is measured yet"
     node.run_cycle(node=1, ls=0.1, be=0.1)
-    writer = node.qos_manager.new_pods
+    writer = writer_of(node)
     assert writer is not None
     node.files.make(NEW)
     assert writer.write("new", "BestEffort", VALUES)
@@ -41,7 +45,7 @@ def test_the_cgroup_of_a_new_pod_gets_its_values_and_at_the_end_those_of_the_kub
 def test_a_pod_without_a_cgroup_or_a_name_is_written_nowhere(tmp_path: Path, uid: str, kube_qos: str) -> None:
     node = ManagedNode(tmp_path, 1)
     node.run_cycle(node=1, ls=0.1, be=0.1)
-    writer, executor = node.qos_manager.new_pods, node.qos_manager.executor
+    writer, executor = writer_of(node), node.qos_manager.executor
     assert writer is not None
     assert executor is not None
     before = executor.written
