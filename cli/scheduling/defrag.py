@@ -14,30 +14,11 @@ from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, table_lines
 from services.scheduler.configuration import config_of
 from services.scheduler.cycle.cycle_inputs import CycleInputs
-from services.scheduler.explain.gang_status import WAITING, GangStatus, gang_status
 from services.scheduler.explain.movable_pods import why_fixed
 from services.scheduler.explain.moves_that_admit_unit import UnitMoves, moves_for
-from services.scheduler.explain.waiting_order_config import rules_in_force
+from services.scheduler.explain.waiting_unit import waiting_unit
 from services.scheduler.state.pod_scheduling_record import PodRecord
-from shared.closest_name import did_you_mean
-from shared.errors import KoordError
 from shared.log.reader import LogReader
-
-
-class NothingWaits(KoordError):
-    """No waiting pod and no waiting gang has the name."""
-
-    def __init__(self, name: str, waiting: Sequence[str], why: str = "") -> None:
-        there = f"{len(waiting)} pods wait: koord pending" if waiting else "no pod waits"
-        super().__init__(f"no waiting pod or gang {name!r}{did_you_mean(name, waiting)}{why}; {there}")
-
-
-class NoGangToPlan(KoordError):
-    """A gang is not tried as a whole, so no capacity is sought for it."""
-
-    def __init__(self, gang: GangStatus) -> None:
-        why = f": {gang.lacks}" if gang.lacks else ""
-        super().__init__(f"gang {gang.name} is {gang.state}{why}; `koord why gang {gang.name}` has its pods")
 
 
 class DefragmentationMove(msgspec.Struct, frozen=True):
@@ -86,34 +67,9 @@ async def _planned(log: LogReader, name: str) -> Defragmentation:
     view = await scheduler_state(log)
     cache = CycleInputs(view, config_of(view).profiles)
     cache.settle()
-    pods = _waiting(cache, name)
+    pods = waiting_unit(cache, name)
     found = moves_for(cache, pods, lambda pod: why_fixed(view, pod), time.time_ns())
     return _answer(name, pods, found)
-
-
-def _waiting(cache: CycleInputs, name: str) -> tuple[PodRecord, ...]:
-    """Returns the waiting pods of a gang, or the one pod of this name.
-
-    Raises:
-        NothingWaits: there are none.
-        NoGangToPlan: the gang lacks pods, or needs no more.
-    """
-    group = next((each for each in cache.queue.groups() if each.key == name), None)
-    unit = None if group is None else cache.queue.unit_of(group)
-    if unit is not None:
-        return unit.pods
-    waiting = [each for each in cache.view.pods.values() if each.since and not each.node and not each.ended]
-    found = [each for each in waiting if each.name == name]
-    if not found:
-        gang = gang_status(cache.view, rules_in_force(cache.view), name)
-        if gang is not None and gang.state != WAITING:
-            raise NoGangToPlan(gang)
-        running = next((each.node for each in cache.view.pods.values() if each.name == name and each.node), "")
-        raise NothingWaits(name, sorted(each.name for each in waiting), f", which runs on {running}" if running else "")
-    pod = found[0]
-    if pod.pod_class is None or pod.pod_class.fault or pod.pod_class.scheduler not in cache.profiles:
-        raise NothingWaits(name, (), " that this scheduler places: koord why pod says what is wrong with it")
-    return (pod,)
 
 
 def _answer(name: str, pods: Sequence[PodRecord], found: UnitMoves) -> Defragmentation:

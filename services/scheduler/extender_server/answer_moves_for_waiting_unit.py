@@ -1,0 +1,43 @@
+"""Which few moves would admit a waiting unit: the answer to the descheduler's question.
+
+A pure function of the settled cache: nothing is decided or recorded. The search is that of `koord defrag`.
+"""
+
+from services.scheduler.cycle.cycle_inputs import CycleInputs
+from services.scheduler.explain.movable_pods import why_fixed
+from services.scheduler.explain.moves_that_admit_unit import moves_for
+from services.scheduler.explain.waiting_unit import NoGangToPlan, NothingWaits, waiting_unit
+from services.scheduler.state.pod_scheduling_record import PodRecord
+from shared.domain.moves_for_waiting_unit import MovesForUnitRequest, MovesForUnitResponse, PlannedMove
+
+MOST_PODS = 64
+"""Pods of a unit that is planned: the others of the scheduler's decisions wait while it searches."""
+
+
+def moves_for_unit(cache: CycleInputs, request: MovesForUnitRequest, now_ns: int) -> MovesForUnitResponse:
+    """Plans the moves after which a waiting unit fits; `seen` is left to the caller."""
+    cache.settle()
+    try:
+        pods = waiting_unit(cache, request.unit)
+    except (NothingWaits, NoGangToPlan) as error:
+        return MovesForUnitResponse(problem=str(error))
+    if len(pods) > MOST_PODS:
+        return MovesForUnitResponse(
+            problem=f"{request.unit} has {len(pods)} waiting pods; at most {MOST_PODS} are planned"
+        )
+    stays = frozenset(request.fixed)
+
+    def fixed(pod: PodRecord) -> str:
+        return "kept by the descheduler" if pod.uid in stays else why_fixed(cache.view, pod)
+
+    found = moves_for(cache, pods, fixed, now_ns)
+    if found.problem:
+        return MovesForUnitResponse(problem=found.problem)
+    if len(found.moves) > request.most_moves:
+        return MovesForUnitResponse(
+            problem=f"it takes {len(found.moves)} moves; at most {request.most_moves} are allowed"
+        )
+    return MovesForUnitResponse(
+        nodes=dict(found.nodes),
+        moves=tuple(PlannedMove(move.pod_uid, move.pod, move.source, move.destination) for move in found.moves),
+    )
