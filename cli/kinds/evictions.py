@@ -76,6 +76,8 @@ def gains(case: EvictionCaseOpened, closed: EvictionCaseClosed | None) -> tuple[
         measured = after.get((each.node, each.resource))
         text = f"{each.node} {each.resource} {sizes(each.resource, ' -> ', each.before, each.after)}"
         found.append(text if measured is None else f"{text}, measured {sizes(each.resource, '', measured)}")
+    if case.unit is not None and closed is not None and closed.unit:
+        found.append(f"{case.unit.name}: {closed.unit}")
     return tuple(found)
 
 

@@ -47,7 +47,11 @@ class Defragmentation(msgspec.Struct, frozen=True):
 @click.command
 @click.option("--for", "name", metavar="NAME", required=True, help="The waiting pod or gang.")
 @click.option("-n", "--namespace", default=None, help="Its namespace.  [default: default]")
-@click.option("--dry-run", is_flag=True, help="Show the moves. Nothing moves a pod from here yet, so this is required.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Show the moves: the command makes none, so this is required. The plugin Defragment of the descheduler does.",
+)
 @output_option
 @folder_option
 def defrag(*, name: str, namespace: str | None, dry_run: bool, output: Format, folder: Path) -> None:
@@ -60,7 +64,7 @@ def defrag(*, name: str, namespace: str | None, dry_run: bool, output: Format, f
     if not dry_run:
         raise click.UsageError("koord defrag only plans: give --dry-run")
     unit = full_name(name, namespace)
-    answer(folder, output, lambda log: _planned(log, unit), _lines)
+    answer(folder, output, lambda log: _planned(log, unit), lines_of)
 
 
 async def _planned(log: LogReader, name: str) -> Defragmentation:
@@ -69,10 +73,11 @@ async def _planned(log: LogReader, name: str) -> Defragmentation:
     cache.settle()
     pods = waiting_unit(cache, name)
     found = moves_for(cache, pods, lambda pod: why_fixed(view, pod), time.time_ns())
-    return _answer(name, pods, found)
+    return answer_of(name, pods, found)
 
 
-def _answer(name: str, pods: Sequence[PodRecord], found: UnitMoves) -> Defragmentation:
+def answer_of(name: str, pods: Sequence[PodRecord], found: UnitMoves) -> Defragmentation:
+    """Returns the answer of the command to a plan for the waiting pods of a unit."""
     names = {pod.uid: pod.name for pod in pods}
     return Defragmentation(
         name,
@@ -82,7 +87,8 @@ def _answer(name: str, pods: Sequence[PodRecord], found: UnitMoves) -> Defragmen
     )
 
 
-def _lines(found: Defragmentation) -> Iterator[str]:
+def lines_of(found: Defragmentation) -> Iterator[str]:
+    """Yields the lines of an answer."""
     if found.problem:
         yield f"{found.waits}: {found.problem}"
         return

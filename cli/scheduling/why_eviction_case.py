@@ -6,9 +6,16 @@ import msgspec
 
 from cli.kinds.evictions import CONTEXT, gains, sizes
 from cli.terminal.durations import instant_of
+from services.descheduler.plugins.waiting_units import GANG
 from shared.events import RecordedEvent
 from shared.events.cluster import EvictionFailed, EvictionPaused, EvictionRejected, ObjectObserved, PodEvicted
-from shared.events.descheduling import Cause, EvictionCaseClosed, EvictionCaseOpened, Victim
+from shared.events.descheduling import (
+    Cause,
+    EvictionCaseClosed,
+    EvictionCaseOpened,
+    Victim,
+    WaitingUnit,
+)
 from shared.kube.resource_names import MIGRATION_JOBS
 from shared.log.codec import Codec
 from shared.log.reader import LogReader, recorded
@@ -46,6 +53,7 @@ class ExplainedCase(msgspec.Struct, frozen=True):
         causes: what is wrong, measured.
         passed_over: pods that stay, each with the reason.
         gain: expected, and measured afterwards.
+        unit: for which the victims leave, and what became of it; empty for none.
     """
 
     case: str
@@ -59,6 +67,7 @@ class ExplainedCase(msgspec.Struct, frozen=True):
     passed_over_count: int
     gain: tuple[str, ...]
     budget: dict[str, int]
+    unit: str = ""
 
 
 async def explain_case(log: LogReader, name: str) -> ExplainedCase | None:
@@ -89,17 +98,42 @@ def explained(
         plugin=case.plugin,
         profile=case.profile,
         state="dry run" if case.dry_run else closed.outcome if closed else "open",
-        causes=tuple(
-            f"{each.node}: {each.scope} {each.resource} is {sizes(each.resource, ' of ', each.measured, each.capacity)}, "
-            f"{_predicted(each)}above {sizes(each.resource, '', each.limit)}"
-            for each in case.causes
+        causes=(
+            *_waits(case),
+            *(
+                f"{each.node}: {each.scope} {each.resource} is {sizes(each.resource, ' of ', each.measured, each.capacity)}, "
+                f"{_predicted(each)}above {sizes(each.resource, '', each.limit)}"
+                for each in case.causes
+            ),
         ),
         victims=tuple(victims),
         passed_over=tuple(f"{each.pod} on {each.node}: {each.why}" for each in case.passed_over),
         passed_over_count=case.passed_over_count,
         gain=gains(case, closed),
         budget=case.budget,
+        unit=_unit(case, closed),
     )
+
+
+def _waits(case: EvictionCaseOpened) -> Iterator[str]:
+    """Yields the trigger of a case for a waiting unit."""
+    if (unit := case.unit) is not None:
+        nodes = ", ".join(dict.fromkeys(each for each in unit.nodes.values() if each))
+        yield (
+            f"{_named(unit)} has waited for {unit.wait_s} s, minWaitSeconds is {unit.limit_s}; "
+            f"it fits on {nodes} after the moves"
+        )
+
+
+def _unit(case: EvictionCaseOpened, closed: EvictionCaseClosed | None) -> str:
+    if case.unit is None or case.dry_run:
+        return ""
+    within = f"open for {case.unit.admit_within_s} s after the last move"
+    return f"{_named(case.unit)}: {(closed.unit if closed else '') or within}"
+
+
+def _named(unit: WaitingUnit) -> str:
+    return f"{'gang' if unit.kind == GANG else 'pod'} {unit.name}"
 
 
 def _predicted(cause: Cause) -> str:
@@ -119,7 +153,9 @@ def case_lines(found: ExplainedCase) -> Iterator[str]:
         to = "" if each.state == EVICTED else f" for {each.destination or 'no known node'}"
         unit = f" with its gang {each.gang}" if each.gang else ""
         yield f"  victim    {each.pod} leaves {each.node}{to}{unit} ({state})"
-    for line in found.gain:
+    if found.unit:
+        yield f"  unit      {found.unit}"
+    for line in found.gain if not found.unit else ():
         yield f"  gain      {line}"
     for name, left in found.budget.items():
         yield f"  budget    {name}: {left} left"

@@ -3,31 +3,21 @@
 import asyncio
 import logging
 
-import msgspec
-
 from services.descheduler.configuration.config_reload import config_drafts
 from services.descheduler.configuration.migration_in_force import migration_args
 from services.descheduler.configuration.plugin_kinds import BALANCE, DESCHEDULE
 from services.descheduler.drain_requests import DrainRequests
 from services.descheduler.framework.case_steps import next_steps
 from services.descheduler.framework.close_cases import close_cases
-from services.descheduler.framework.cycle import decide_cycle, plan_cycle
+from services.descheduler.framework.cycle import decide_cycle
 from services.descheduler.migration.decide_migration import migration_drafts, unit_moves
 from services.descheduler.prometheus_metrics import DeschedulerMetrics
 from services.descheduler.retention_carry_forward import CARRY_FORWARD
+from services.descheduler.scheduler_questions import SchedulerQuestions
 from services.descheduler.service_manifest import COMPONENT, MANIFEST
 from services.descheduler.settings import DeschedulerSettings, in_force
 from services.descheduler.state.descheduler_state import FOLDED, DeschedulerState
-from shared.bus import NoResponse, NotPermitted
 from shared.domain.config_rejection import rejection_events
-from shared.domain.move_destinations import (
-    SUBJECT,
-    BadMovesMessage,
-    DestinationsRequest,
-    DestinationsResponse,
-    Move,
-    decode_response,
-)
 from shared.domain.offered_config import OfferedConfig, is_settled
 from shared.events.descheduling import (
     AnomaliesObserved,
@@ -65,6 +55,7 @@ class Descheduler:
         self._metrics = DeschedulerMetrics(runtime.metrics.registry)
         self._migrated_ns = 0
         self._drain_requests = DrainRequests(runtime)
+        self._scheduler = SchedulerQuestions(runtime)
 
     @property
     def _state(self) -> DeschedulerState:
@@ -139,10 +130,9 @@ class Descheduler:
         settings = in_force(self._state.config_settings)
         with runtime.hold():
             seen, now_ns = dict(self._state.positions), runtime.now_ns()
-            # In a thread: it takes half a second for 100,000 pods, and the writer must show that it lives meanwhile.
-            plan = await asyncio.to_thread(plan_cycle, self._state, configuration, settings, now_ns)
+            plan = await self._scheduler.plan(configuration, settings, now_ns)
             self._metrics.planned(plan, asyncio.get_running_loop().time() - began_s)
-            answer = await self._destinations(plan.moves)
+            answer = await self._scheduler.destinations(plan.moves)
             drafts = decide_cycle(plan, answer, configuration, settings)
         if drafts:
             await runtime.append(drafts, now_ns=now_ns, seen=seen, config=self._state.config_digest)
@@ -150,21 +140,6 @@ class Descheduler:
         runtime.counts.update(
             cycle=self._state.cycle, open_cases=len(self._state.cases.open), nodes=len(self._state.cluster.nodes)
         )
-
-    async def _destinations(self, moves: tuple[Move, ...]) -> DestinationsResponse:
-        """Asks the scheduler for a destination of each pod; without an answer no pod has one."""
-        if not moves:
-            return DestinationsResponse()
-        try:
-            request = msgspec.json.encode(DestinationsRequest(moves))
-            data = await self._runtime.bus.request(SUBJECT, request, deadline_s=self._settings.destinations_timeout_s)
-            return decode_response(data)
-        except NoResponse:
-            fault = "the scheduler did not answer in time"
-        except (NotPermitted, BadMovesMessage) as error:
-            fault = str(error)
-        log.warning("the scheduler cannot be asked for destinations; no pod moves", extra={"error": fault})
-        return DestinationsResponse(fault=fault)
 
     async def _migrate(self) -> None:
         """Takes the steps of migrations that are due, at most once an interval of the arbitrator."""
@@ -175,7 +150,7 @@ class Descheduler:
         self._migrated_ns = now_ns
         with self._runtime.hold():
             seen = dict(self._state.positions)
-            found = await self._destinations(unit_moves(self._state, args, now_ns))
+            found = await self._scheduler.destinations(unit_moves(self._state, args, now_ns))
             drafts = migration_drafts(self._state, args, now_ns, found)
         if drafts:
             await self._runtime.append(drafts, now_ns=now_ns, seen=seen)

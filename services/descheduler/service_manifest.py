@@ -4,6 +4,7 @@ from services.descheduler.load_aware.pod_order import DELETION_COST
 from shared.domain.config_rejection import event_right
 from shared.domain.desired_kubernetes_event import event_rights
 from shared.domain.move_destinations import SUBJECT as DESTINATIONS
+from shared.domain.moves_for_waiting_unit import SUBJECT as UNIT_MOVES
 from shared.domain.reservation import ORDER
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.kube.drain_control import SUBJECT as DRAIN
@@ -53,7 +54,7 @@ MANIFEST = Manifest(
     name="descheduler",
     writes="descheduling",
     follows=("cluster", "metrics-*", "descheduling"),
-    requests=(DESTINATIONS,),
+    requests=(DESTINATIONS, UNIT_MOVES),
     serves_leading=(DRAIN,),
     intents=(event_right(CONFIG_MAP), *MIGRATION_RIGHTS),
 )

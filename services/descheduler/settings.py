@@ -60,6 +60,12 @@ class DeschedulerSettings(Settings, frozen=True, kw_only=True):
     destinations_timeout_s: Annotated[
         float, Meta(gt=0, description="how long a cycle waits for the scheduler's answer; without one no pod moves")
     ] = 5.0
+    unit_moves_timeout_s: Annotated[
+        float,
+        Meta(
+            gt=0, description="how long a cycle waits for the moves that admit a unit; without an answer no pod moves"
+        ),
+    ] = 5.0
     debounce_s: Annotated[
         float,
         Meta(ge=0, description="without a full listing of the cluster, nothing is decided for this long after a start"),

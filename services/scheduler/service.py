@@ -14,6 +14,7 @@ from services.scheduler.cycle.plan_events import drafts_of
 from services.scheduler.explain.answer_schedule_explanations import explanation_drafts
 from services.scheduler.extender_server.extender_service import ExtenderService
 from services.scheduler.extender_server.http_api import serving
+from services.scheduler.extender_server.unit_moves_answers import UnitMovesAnswers
 from services.scheduler.framework.config.decision_settings import DecisionSettings, in_force
 from services.scheduler.gangs.delayed_pod_group_status_writes import StatusesAfterBindings
 from services.scheduler.gangs.evict_rest_of_gang import gang_eviction_drafts
@@ -30,6 +31,7 @@ from services.scheduler.state.scheduler_state import FOLDED, SchedulerState
 from services.scheduler.state.watched_api_resources import NETWORK_TOPOLOGIES, RESERVATIONS
 from shared.domain.config_rejection import rejection_events
 from shared.domain.move_destinations import SUBJECT as DESTINATIONS
+from shared.domain.moves_for_waiting_unit import SUBJECT as UNIT_MOVES
 from shared.domain.offered_config import OfferedConfig
 from shared.domain.scheduler_gates import scheduler_gates
 from shared.events import Draft
@@ -136,7 +138,7 @@ async def lead(runtime: Runtime) -> None:
     recorded_settings = settings.decision_settings().recorded()
     prepared: Prepared | None = runtime.prepared
     file = ConfigFile(settings.config, settings.config_interval_s)
-    await runtime.bus.handle(DESTINATIONS, extender.answer_moves)
+    await _answer_descheduler(runtime, extender)
     explained_ns, statuses, held_back = 0, StatusesAfterBindings(), HeldBackConditions()
     while not runtime.draining.is_set():
         now_ns = runtime.now_ns()
@@ -182,6 +184,11 @@ async def lead(runtime: Runtime) -> None:
     runtime.before_fold(None)
     while drafts := shadow.take():
         await runtime.append(drafts, now_ns=runtime.now_ns())
+
+
+async def _answer_descheduler(runtime: Runtime, extender: ExtenderService) -> None:
+    await runtime.bus.handle(DESTINATIONS, extender.answer_moves)
+    await runtime.bus.handle(UNIT_MOVES, UnitMovesAnswers(extender).answer)
 
 
 def _status_drafts(

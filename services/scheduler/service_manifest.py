@@ -2,6 +2,7 @@
 
 from shared.domain.config_rejection import event_right
 from shared.domain.move_destinations import SUBJECT as DESTINATIONS
+from shared.domain.moves_for_waiting_unit import SUBJECT as UNIT_MOVES
 from shared.domain.network_topology import OBJECT as TOPOLOGY
 from shared.domain.quota_charge import SUBJECT as CHARGE
 from shared.events.intents import FieldsDesired, ObjectDesired
@@ -19,7 +20,7 @@ MANIFEST = Manifest(
     name="scheduler",
     writes="scheduling",
     follows=("cluster", "scheduling", "quota", "metrics-*"),
-    serves_leading=(DESTINATIONS,),
+    serves_leading=(DESTINATIONS, UNIT_MOVES),
     requests=(CHARGE,),
     intents=(
         BIND,

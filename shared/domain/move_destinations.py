@@ -20,10 +20,12 @@ class Move(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         excluded: nodes that are no destination, besides its own.
+        only: the one node that is; empty for any.
     """
 
     pod_uid: str
     excluded: tuple[str, ...] = ()
+    only: str = ""
 
 
 class DestinationsRequest(msgspec.Struct, frozen=True):

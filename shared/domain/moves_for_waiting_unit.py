@@ -8,6 +8,8 @@ import msgspec
 
 from shared.errors import KoordError
 
+SUBJECT = "koord.scheduling.unit-moves"
+
 MOST_FIXED = 512
 """Pods that one request keeps on their nodes."""
 

@@ -109,6 +109,25 @@ class Expected(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     limit: int
 
 
+class WaitingUnit(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A gang or a pod that waits for capacity, for which the victims of a case leave: all of them, or none.
+
+    Attributes:
+        name: `namespace/name`.
+        kind: `Gang` or `DevicePod`.
+        wait_s: for how long it has waited; limit_s: for how long a unit waits at least before pods leave for it.
+        nodes: uid of each of its waiting pods -> the node that the scheduler planned for it after the moves.
+        admit_within_s: after the last move; a unit that waits longer was not admitted by them.
+    """
+
+    name: str
+    kind: str
+    wait_s: int
+    limit_s: int
+    nodes: dict[str, str]
+    admit_within_s: int
+
+
 class EvictionCaseOpened(Event, frozen=True, tag="koord.descheduling.EvictionCaseOpened.v1"):
     """A plugin found something wrong, and pods that leave their nodes for it.
 
@@ -121,6 +140,7 @@ class EvictionCaseOpened(Event, frozen=True, tag="koord.descheduling.EvictionCas
         budget: the limit of the configuration -> what is left of it after this case.
         scheduler_seen: the positions that the scheduler's answer rests on.
         dry_run: nothing is created.
+        unit: for which the victims leave; None for a case about nodes or pods themselves.
     """
 
     KEY: ClassVar[str] = "case"
@@ -137,6 +157,7 @@ class EvictionCaseOpened(Event, frozen=True, tag="koord.descheduling.EvictionCas
     budget: dict[str, int] = msgspec.field(default_factory=dict)
     scheduler_seen: dict[str, int] = msgspec.field(default_factory=dict)
     dry_run: bool = False
+    unit: WaitingUnit | None = None
 
 
 class EvictionStepDecided(Event, frozen=True, tag="koord.descheduling.EvictionStepDecided.v1"):
@@ -181,6 +202,7 @@ class EvictionCaseClosed(Event, frozen=True, tag="koord.descheduling.EvictionCas
         outcome: all `moved`; `evicted`: all left, and of some no successor was seen; `partly`, or `none`; `dry run`.
         victims: the end of each.
         measured: the benefit, measured by the first report after the last move.
+        unit: of a case for a waiting unit: `admitted`, `still waits`, or `gone`; empty for other cases and dry runs.
     """
 
     KEY: ClassVar[str] = "case"
@@ -189,6 +211,7 @@ class EvictionCaseClosed(Event, frozen=True, tag="koord.descheduling.EvictionCas
     outcome: str
     victims: tuple[VictimOutcome, ...] = ()
     measured: tuple[Measured, ...] = ()
+    unit: str = ""
 
 
 class DeschedulingCycled(Event, frozen=True, tag="koord.descheduling.DeschedulingCycled.v1"):

@@ -16,6 +16,7 @@ class MigrationArbitrated(Event, frozen=True, tag="koord.descheduling.MigrationA
         together: job -> uid, of all jobs of that unit, this one included; they are let begin in one append.
         destination: the node that the scheduler found for its pod, in one transaction with the others of the unit;
             empty for that of its case.
+        case: for a waiting unit, whose victims leave as a unit; empty for any other job.
     """
 
     KEY: ClassVar[str] = "job"
@@ -26,6 +27,7 @@ class MigrationArbitrated(Event, frozen=True, tag="koord.descheduling.MigrationA
     gang: str = ""
     together: dict[str, str] = msgspec.field(default_factory=dict)
     destination: str = ""
+    case: str = ""
 
 
 class MigrationEvictionDecided(Event, frozen=True, tag="koord.descheduling.MigrationEvictionDecided.v1"):

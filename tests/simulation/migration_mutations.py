@@ -9,6 +9,7 @@ import msgspec
 from services.descheduler.migration import job_progress, job_reservation, job_steps
 from services.descheduler.migration.eviction_step import evict
 from services.descheduler.migration.migration_limits import MigrationLimits
+from services.descheduler.state.descheduler_state import DeschedulerState
 from tests.simulation.gang_and_reservation_mutations import both
 
 
@@ -40,6 +41,11 @@ def members_leave_before_the_places_of_their_gang_are_held() -> AbstractContextM
     return patch.object(job_steps, "waits_for", lambda *_: "")
 
 
+def victims_for_a_waiting_unit_leave_one_by_one() -> AbstractContextManager[Any]:
+    """A victim of a case for a waiting unit leaves as soon as its own place is held."""
+    return patch.object(DeschedulerState, "jobs_together", lambda _: {})
+
+
 def statuses_of_jobs_are_not_carried_forward() -> AbstractContextManager[Any]:
     """A status that was just decided differs from the same one as it is read from the log, and none seems the newest."""
     return patch.object(job_progress, "json_value", msgspec.to_builtins)
@@ -50,5 +56,6 @@ MIGRATION_MUTATIONS = (
     places_are_held_on_any_node,
     limits_of_workloads_are_ignored,
     members_leave_before_the_places_of_their_gang_are_held,
+    victims_for_a_waiting_unit_leave_one_by_one,
     statuses_of_jobs_are_not_carried_forward,
 )

@@ -24,7 +24,7 @@ SEEDS_OF_A_MUTATION = 120
 
 FINDS_IT = {
     "pods_leave_before_their_place_is_held": 8,
-    "places_are_held_on_any_node": 8,
+    "places_are_held_on_any_node": 37,
     "limits_of_workloads_are_ignored": 144,
     "statuses_of_jobs_are_not_carried_forward": 72,
     "revoked_pods_are_requested_again": 33,
@@ -74,6 +74,7 @@ seeds draw makes these obsolete; the test then searches.
 
 DIRECTED = {
     "members_leave_before_the_places_of_their_gang_are_held": "a_place_of_a_gang_is_deleted_before_it_is_held",
+    "victims_for_a_waiting_unit_leave_one_by_one": "a_place_of_a_victim_for_a_waiting_gang_is_deleted",
     "inventories_that_wait_are_accepted": "an_inventory_that_waits_is_lost_in_a_crash",
     "volumes_are_chosen_for_two_claims": "three_claims_want_two_volumes",
     "volumes_of_bound_claims_are_free": "a_claim_is_bound_before_its_volume_is_observed",

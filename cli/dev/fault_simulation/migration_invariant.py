@@ -1,5 +1,6 @@
-"""Invariants of moves: a pod leaves once a place is held for it elsewhere, a member of a gang that cannot be spared once
-one is held for each that leaves with it, few of a workload move at once, and no pod is moved twice for one cause.
+"""Invariants of moves: a pod leaves once a place is held for it elsewhere, a member of a gang that cannot be spared, or a
+victim for a waiting unit, once one is held for each that leaves with it, few of a workload move at once, and no pod is
+moved twice for one cause.
 """
 
 from collections.abc import Callable
@@ -28,7 +29,12 @@ class _Fields(msgspec.Struct):
     pod_uid: str = ""
     node: str = ""
     destination: str = ""
+    unit: "_Unit | None" = None
     victims: tuple["_Victim", ...] = ()
+
+
+class _Unit(msgspec.Struct):
+    name: str = ""
 
 
 class _Victim(msgspec.Struct):
@@ -48,7 +54,9 @@ class MigrationInvariant:
         self._places: dict[str, dict[str, None]] = {}  # uid of a job -> nodes where a place was held for it
         self._owners: dict[str, str] = {}  # `namespace/name` of a pod -> uid of its controller
         self._running: dict[str, str] = {}  # uid of a job that passed and has not ended -> its pod
-        self._units: dict[str, tuple[str, ...]] = {}  # uid of a job that passed -> those of its gang with it, or itself
+        self._units: dict[str, tuple[str, ...]] = {}  # uid of a job that passed -> those of its unit, or itself
+        self._uids: dict[str, str] = {}  # job that passed -> its uid
+        self._for_units: dict[str, tuple[str, ...]] = {}  # job of a case for a waiting unit -> all jobs of that case
         self._victims: dict[str, _Victim] = {}  # uid -> in its newest case
         self._left: dict[str, dict[str, None]] = {}  # uid of a controller -> nodes that its victims have left
         self._decided: dict[str, None] = {}  # uids of pods that jobs evict
@@ -89,10 +97,11 @@ class MigrationInvariant:
     def _check_limit(self, at: str, fields: _Fields) -> None:
         owner = self._owners.get(fields.pod, "")  # a pod that is gone counts no more: its successor is unavailable
         self._running[fields.job_uid] = fields.pod
+        self._uids[fields.job] = fields.job_uid
         self._units[fields.job_uid] = tuple(sorted(fields.together.values())) or (fields.job_uid,)
         pods = self._api.objects["pods"]
         there = {pod: uid for uid, pod in self._running.items() if pod in pods and self._owners.get(pod, "") == owner}
-        # The members of a gang that leave as a unit count as one, and so do the jobs of one pod.
+        # The pods that leave as a unit count as one, and so do the jobs of one pod.
         together = len({self._units[uid] for uid in there.values()})
         if owner and together > MOST_MIGRATING:
             self._report(f"{at} lets {together} pods of one workload move at once; {MOST_MIGRATING} may")
@@ -108,9 +117,18 @@ class MigrationInvariant:
             self._report(f"{at} evicts {fields.pod}, and no place was held for it on {fields.destination}")
         for uid in self._units.get(fields.job_uid, ()):
             if uid not in self._places:
-                self._report(f"{at} evicts {fields.pod}, and no place was held for job {uid} of its gang")
+                self._report(f"{at} evicts {fields.pod}, and no place was held for job {uid} of its unit")
+        for job in self._for_units.get(fields.job, ()):
+            if self._uids.get(job, "") not in self._places:
+                self._report(f"{at} evicts {fields.pod}, and no place was held for job {job} of its case")
 
     def _check_case(self, at: str, fields: _Fields) -> None:
+        if fields.unit is not None:
+            jobs = tuple(victim.job for victim in fields.victims)
+            self._for_units.update(dict.fromkeys(jobs, jobs))
+            owners = [victim.owner for victim in fields.victims]
+            if len(set(owners)) < len(owners):
+                self._report(f"{at} moves several pods of one workload for {fields.unit.name}")
         for victim in fields.victims:
             if not victim.destination or victim.destination == victim.node:
                 self._report(f"{at} moves {victim.pod_uid} from {victim.node} to {victim.destination!r}")

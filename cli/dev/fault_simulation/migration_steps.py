@@ -15,6 +15,9 @@ from shared.kube.resource_names import MIGRATION_JOBS, RESERVATIONS
 def _add(world: World, step: Step) -> None:
     if f"{NAMESPACE}/{migrations.WORKLOAD}" not in world.api.objects[migrations.REPLICA_SETS]:
         world.api.create(migrations.REPLICA_SETS, migrations.replica_set(step.number))
+        if step.what == migrations.DEFRAGMENT:
+            second = migrations.replica_set(step.number, migrations.SECOND_WORKLOAD)
+            world.api.create(migrations.REPLICA_SETS, second)
 
 
 def _migrate_pod(world: World, step: Step) -> None:

@@ -11,14 +11,24 @@ REPLICA_SETS = "replicasets.apps"
 OF_MIGRATIONS = (MIGRATION_JOBS, REPLICA_SETS)
 """Resources that are served in worlds with migrations alone."""
 
-WORKLOAD = "web"
+WORKLOAD, SECOND_WORKLOAD = "web", "api"
 JOB_TTL_S = 8
 MOST_MIGRATING = 1
 """Pods of a workload that move at once."""
 
 
-def config_map() -> Body:
-    """Returns the ConfigMap of the descheduler: pods of one owner are spread, and a few jobs run at once."""
+DEFRAGMENT = "defragment"
+"""Pods leave for gangs that wait as well."""
+
+
+def config_map(*, defragments: bool = False) -> Body:
+    """Returns the ConfigMap of the descheduler: pods of one owner are spread, and a few jobs run at once.
+
+    Args:
+        defragments: pods leave for gangs that wait as well, once for each gang.
+    """
+    balance = [{"name": "RemoveDuplicates"}, *([{"name": "Defragment"}] if defragments else ())]
+    units = {"minWaitSeconds": 1, "admitWithinSeconds": 4, "retryAfterSeconds": 3600, "kinds": ["Gang"]}
     migration = {
         "defaultJobTTL": f"{JOB_TTL_S}s",
         "maxMigratingPerWorkload": MOST_MIGRATING,
@@ -29,10 +39,13 @@ def config_map() -> Body:
     profile = {
         "name": "koord-descheduler",
         "plugins": {
-            "balance": {"enabled": [{"name": "RemoveDuplicates"}]},
+            "balance": {"enabled": balance},
             "evict": {"enabled": [{"name": "MigrationController"}]},
         },
-        "pluginConfig": [{"name": "MigrationController", "args": migration}],
+        "pluginConfig": [
+            {"name": "MigrationController", "args": migration},
+            *([{"name": "Defragment", "args": units}] if defragments else ()),
+        ],
     }
     document = {
         "apiVersion": "descheduler/v1alpha2",
@@ -48,12 +61,12 @@ def config_map() -> Body:
     }
 
 
-def replica_set(replicas: int) -> Body:
-    """Returns the workload."""
+def replica_set(replicas: int, name: str = WORKLOAD) -> Body:
+    """Returns a workload."""
     return {
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",
-        "metadata": {"name": WORKLOAD, "namespace": NAMESPACE},
+        "metadata": {"name": name, "namespace": NAMESPACE},
         "spec": {"replicas": replicas},
     }
 

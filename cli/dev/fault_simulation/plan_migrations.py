@@ -1,9 +1,13 @@
 """Draws what moves pods: a workload on nodes that fill up, jobs of clients, drains, and faults of the descheduler."""
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from cli.dev.fault_simulation.migrations import WORKLOAD
+from msgspec.structs import replace
+
+from cli.dev.fault_simulation.cluster_objects import NODE_CORES
+from cli.dev.fault_simulation.gangs_and_reservations import MEMBERS
+from cli.dev.fault_simulation.migrations import DEFRAGMENT, WORKLOAD
 from cli.dev.fault_simulation.plan_step import Step, fault_time, faults_of, instant
 from cli.dev.fault_simulation.replica import DESCHEDULER
 
@@ -47,3 +51,25 @@ def gang_moves(draw: random.Random, steps: Iterable[Step]) -> Iterator[Step]:
         yield Step(at_s, "migrate-gang", f"gang-{number}", number=draw.randint(1, 3))
         if draw.random() < 0.5:  # while places are looked for, or are held
             yield Step(round(at_s + 0.8 + draw.random() * 2, 3), "delete-place")
+
+
+def waiting_gang(draw: random.Random, steps: Sequence[Step]) -> list[Step]:
+    """Draws for a part of the worlds with moves that pods leave for gangs that wait, and a gang of which one member needs
+    nearly a whole node; few other pods are in the way then.
+    """
+    added = next((step for step in steps if step.do == ADD), None)
+    is_gang = any(step.do == "create-gang" and step.target == WORKLOAD for step in steps)
+    if added is None or is_gang or draw.random() >= 0.6:
+        return list(steps)
+    others = ("create-pod", "create-gang")
+    kept = [step for step in steps if step is not added and not (step.do in others and draw.random() < 0.95)]
+    at_s = round(3 + draw.random() * 4, 3)
+    gang = [Step(at_s, "create-gang", "waits", number=2)]
+    for number, cores in enumerate((NODE_CORES - draw.choice((0, 0, 1)), 1)):
+        comes_s = round(at_s + (number + draw.random()) * 0.15, 3)  # the large one first: it is placed first
+        gang.append(Step(comes_s, "create-pod", f"waits-{number}", MEMBERS[0], cores))
+    if draw.random() < 0.15:
+        gang.append(Step(round(at_s + 2 + draw.random() * 4, 3), "delete-pod", "waits-1"))
+    if draw.random() < 0.3:
+        gang.append(Step(round(at_s + 2 + draw.random() * 4, 3), "delete-place"))
+    return [replace(added, what=DEFRAGMENT, number=3), *kept, *gang]

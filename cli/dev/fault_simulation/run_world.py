@@ -83,7 +83,8 @@ def _begin(world: World, plan: Plan) -> None:
     if any(step.do == "add-devices" for step in plan):
         world.start_replica(DISCOVERY)
     if moves:
-        world.api.create("configmaps", migrations.config_map())
+        defragments = any(step.do == ADD and step.what == migrations.DEFRAGMENT for step in plan)
+        world.api.create("configmaps", migrations.config_map(defragments=defragments))
         world.start_replica(DESCHEDULER)
     for name in world.api.objects["nodes"]:
         world.start_agent(name)

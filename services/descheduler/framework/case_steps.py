@@ -21,11 +21,13 @@ LEAST_EFFECT_PERCENT = 50
 def step_drafts(
     case: EvictionCaseOpened, step: int, victims: Sequence[Victim], per_node: int, mode: str, ttl_ns: int
 ) -> list[Draft]:
-    """Starts the first of these victims, at most so many of each node, with their jobs; those of a gang all together."""
+    """Starts the first of these victims, at most so many of each node, with their jobs; those of a gang all together, and
+    so are all those that leave for a waiting unit.
+    """
     counts: Counter[str] = Counter()
     chosen: list[Victim] = []
     for victim in victims:
-        if victim in chosen or counts[victim.node] >= per_node:
+        if victim in chosen or (counts[victim.node] >= per_node and case.unit is None):
             continue
         for each in victims if victim.gang else (victim,):
             if each.gang == victim.gang and each not in chosen:

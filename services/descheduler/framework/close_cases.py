@@ -1,8 +1,9 @@
 """Closes the cases whose moves have all ended, with the benefit that was measured afterwards."""
 
 from services.descheduler.framework.measured_effect import last_end_ns, used
+from services.descheduler.framework.units_that_wait import end_of_unit
 from services.descheduler.state.descheduler_state import DeschedulerState
-from services.descheduler.state.eviction_cases import OpenedCase
+from services.descheduler.state.eviction_cases import STILL_WAITS, OpenedCase
 from shared.events import Draft
 from shared.events.descheduling import EvictionCaseClosed, Measured, Victim, VictimOutcome
 from shared.kube.instants import SECOND
@@ -45,8 +46,12 @@ def _closed(state: DeschedulerState, opened: OpenedCase, now_ns: int) -> Evictio
             return None
         else:
             measured.append(Measured(each.node, each.resource, each.before, each.after))
-    outcome = _of_all([each.outcome for each in outcomes])
-    return EvictionCaseClosed(case=case.case, outcome=outcome, victims=tuple(outcomes), measured=tuple(measured))
+    outcome, unit = _of_all([each.outcome for each in outcomes]), end_of_unit(state, opened, now_ns)
+    if unit is None and outcome != NONE:
+        return None
+    unit = STILL_WAITS if unit is None else unit
+    ended = tuple(outcomes)
+    return EvictionCaseClosed(case=case.case, outcome=outcome, victims=ended, measured=tuple(measured), unit=unit)
 
 
 def _of_all(outcomes: list[str]) -> str:

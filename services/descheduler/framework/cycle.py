@@ -6,7 +6,7 @@ are pure: State, configuration, settings, the scheduler's answer and `now` in, e
 Source: spec/descheduler.md 1.3 to 1.6.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -24,12 +24,19 @@ from services.descheduler.framework.cycle_context import (
 from services.descheduler.framework.eviction_limits import EvictionLimits
 from services.descheduler.framework.migration_jobs import job_name, mode_and_ttl
 from services.descheduler.framework.no_loops import NoLoops
+from services.descheduler.framework.units_that_wait import (
+    NO_ANSWERS,
+    UnitAnswers,
+    nodes_of_units,
+    units_of_plugin,
+)
 from services.descheduler.load_aware.measured_node import Amounts, MeasuredNode, PodOnNode
 from services.descheduler.migration.gang_minimum import gang_without_spare
 from services.descheduler.plugins.registry import REGISTRY
 from services.descheduler.settings import DecisionSettings
 from services.descheduler.state.descheduler_state import DeschedulerState
 from shared.domain.move_destinations import MOST_MOVES, DestinationsResponse, Move
+from shared.domain.moves_for_waiting_unit import MovesForUnitRequest
 from shared.domain.node_selection import meets
 from shared.events import Draft, Event
 from shared.events.descheduling import (
@@ -72,6 +79,7 @@ class CyclePlan(NamedTuple):
         moves: the question to the scheduler; empty where nothing is to move.
         limits: what is left of them.
         faults: `profile/plugin` -> why it could not work.
+        questions: `profile/plugin` -> what it asks the scheduler; with the answers the cycle is planned anew.
     """
 
     cycle: int
@@ -80,40 +88,50 @@ class CyclePlan(NamedTuple):
     moves: tuple[Move, ...]
     limits: EvictionLimits
     faults: Mapping[str, str]
+    questions: Mapping[str, MovesForUnitRequest]
 
 
 def plan_cycle(
-    state: DeschedulerState, configuration: Configuration, settings: DecisionSettings, now_ns: int
+    state: DeschedulerState,
+    configuration: Configuration,
+    settings: DecisionSettings,
+    now_ns: int,
+    answers: UnitAnswers = NO_ANSWERS,
 ) -> CyclePlan:
     """Runs the plugins: all of the set `deschedule` of all profiles, then those of `balance`.
 
     A plugin's fault ends neither the cycle nor the others: it is recorded with the plugin's name.
+
+    Args:
+        answers: of the scheduler, to the questions of an earlier plan of the same cycle.
     """
     cluster, number = state.cluster, state.cycle + 1
     limits = EvictionLimits(configuration)
     selected = [node for node in cluster.nodes.values() if _is_selected(node, configuration)]
     if len(selected) < FEWEST_NODES:
-        return CyclePlan(number, len(selected), (), (), limits, {})
+        return CyclePlan(number, len(selected), (), (), limits, {}, {})
     nodes = state.measured.of(cluster, (node.metadata.name for node in selected))
     usage = {node.name: node.pod_usage for node in nodes}
     loops = NoLoops(state, settings, now_ns)
     cases: list[PlannedCase] = []
     taken: dict[str, None] = {}
     faults: dict[str, str] = {}
+    cycle = _Cycle(state, usage, limits, loops, now_ns, taken, cases, answers)
     for kind in (DESCHEDULE, BALANCE):
         for profile in configuration.profiles:
             there = [each for each in nodes if _is_of_profile(each.node, profile)]
             for plugin in profile.sets[kind]:
                 try:
-                    case = _run(state, profile, plugin, there, usage, limits, loops, now_ns, taken)
+                    case = _run(cycle, profile, plugin, there)
                 except Exception as error:  # noqa: BLE001  whatever it is, the other plugins go on
                     faults[f"{profile.name}/{plugin}"] = repr(error)
                     continue
                 dry = configuration.dry_run or not profile.sets[EVICT]
                 cases.append(case._replace(dry_run=dry or case.dry_run))
                 taken.update(dict.fromkeys(each.pod.pod.metadata.uid for each in case.chosen))
-    moves = _moves(cases, loops, [node.name for node in nodes])
-    return CyclePlan(number, len(nodes), tuple(cases), moves, limits, faults)
+    moves = _moves(cases, loops, [node.name for node in nodes], nodes_of_units(state.cases))
+    questions = {f"{each.profile}/{each.plugin}": each.findings.question for each in cases if each.findings.question}
+    return CyclePlan(number, len(nodes), tuple(cases), moves, limits, faults, questions)
 
 
 def _is_selected(node: Node, configuration: Configuration) -> bool:
@@ -128,33 +146,44 @@ def _is_of_profile(node: Node, profile: Profile) -> bool:
     return selector is None or meets(selector, node.metadata.labels or {})
 
 
-def _run(
-    state: DeschedulerState,
-    profile: Profile,
-    plugin: str,
-    nodes: Sequence[MeasuredNode],
-    usage: Mapping[str, Mapping[str, Amounts]],
-    limits: EvictionLimits,
-    loops: NoLoops,
-    now_ns: int,
-    taken: Mapping[str, None],
-) -> PlannedCase:
+class _Cycle(NamedTuple):
+    """The inputs that all plugins of a cycle have in common.
+
+    Attributes:
+        usage: node -> pod -> usage that the node measured.
+        taken: uids of the pods that plugins have chosen so far. cases: theirs.
+    """
+
+    state: DeschedulerState
+    usage: Mapping[str, Mapping[str, Amounts]]
+    limits: EvictionLimits
+    loops: NoLoops
+    now_ns: int
+    taken: Mapping[str, None]
+    cases: Sequence[PlannedCase]
+    answers: UnitAnswers
+
+
+def _run(cycle: _Cycle, profile: Profile, plugin: str, nodes: Sequence[MeasuredNode]) -> PlannedCase:
     """Runs one plugin of one profile."""
-    of = f"{profile.name}/{plugin}"
+    of, state, now_ns, taken = f"{profile.name}/{plugin}", cycle.state, cycle.now_ns, cycle.taken
 
     def not_taken(pod: PodOnNode) -> str:
         return "another plugin moves it in this cycle" if pod.pod.metadata.uid in taken else ""
 
-    filters: list[Filter] = [not_taken, loops.filter_of(plugin)]
+    filters: list[Filter] = [not_taken, cycle.loops.filter_of(plugin)]
     for name in profile.sets[FILTER]:
         new_filter = REGISTRY[name].new_filter
         if new_filter is not None:
             filters.append(new_filter(state, profile.args[name], now_ns))
     facts = state.migration.facts
-    evictor = CycleEvictor(filters, limits, usage, lambda pod: gang_without_spare(facts, pod))
+    evictor = CycleEvictor(filters, cycle.limits, cycle.usage, lambda pod: gang_without_spare(facts, pod))
     kind, args = REGISTRY[plugin], profile.args[plugin]
     assert kind.run is not None, "only plugins that this release has are enabled"
-    context = CycleContext(of, args, nodes, state.detectors.get(of), evictor, now_ns, state.cluster)
+    units = units_of_plugin(state.cases, cycle.answers, of)
+    if any(each.findings.unit or each.findings.question for each in cycle.cases):
+        units = units._replace(case="another profile plans one")
+    context = CycleContext(of, args, nodes, state.detectors.get(of), evictor, now_ns, state.cluster, units)
     findings: Findings = kind.run(context)
     return PlannedCase(
         profile.name,
@@ -167,14 +196,22 @@ def _run(
     )
 
 
-def _moves(cases: Sequence[PlannedCase], loops: NoLoops, nodes: Sequence[str]) -> tuple[Move, ...]:
+def _moves(cases: Sequence[PlannedCase], loops: NoLoops, nodes: Sequence[str], held: Iterable[str]) -> tuple[Move, ...]:
     """Returns the question to the scheduler: all chosen pods in order, without the nodes that are what is wrong. Pods that
     have ended need no other node.
+
+    Args:
+        held: nodes that are no destination, since pods leave them for a unit that waits. The one destination of a pod
+            that leaves for a unit was planned together with the nodes of that.
     """
-    sources = sorted({name for case in cases for name in case.findings.sources})
+    sources = sorted({*held, *(name for case in cases for name in case.findings.sources)})
     running = (each for case in cases for each in case.chosen if not each.pod.pod.has_ended)
     return tuple(
-        Move(each.pod.pod.metadata.uid, tuple(sorted({*sources, *_not_allowed(each, nodes), *loops.left_by(each.pod)})))
+        Move(
+            each.pod.pod.metadata.uid,
+            tuple(sorted({*(() if each.only else sources), *_not_allowed(each, nodes), *loops.left_by(each.pod)})),
+            each.only,
+        )
         for each in islice(running, MOST_MOVES)
     )
 
@@ -262,6 +299,7 @@ def _opened(
         budget=plan.limits.left(),
         scheduler_seen=answer.seen,
         dry_run=case.dry_run,
+        unit=case.findings.unit,
     )
 
 
@@ -271,7 +309,9 @@ def _refusals(pods: Sequence[Chosen], answer: DestinationsResponse, settings: De
     for chosen in pods:
         metadata = chosen.pod.pod.metadata
         destination = answer.nodes.get(metadata.uid, "")
-        if destination and chosen.allowed is not None and destination not in chosen.allowed:
+        if destination and chosen.only and destination != chosen.only:
+            found[metadata.uid] = f"the scheduler would place it on {destination}, not on {chosen.only}"
+        elif destination and chosen.allowed is not None and destination not in chosen.allowed:
             found[metadata.uid] = f"the scheduler would place it on {destination}, where it violates the same"
         elif not (destination or chosen.pod.pod.has_ended or settings.without_destination):
             why = answer.refused.get(metadata.uid) or answer.fault or "the scheduler was not asked about it"

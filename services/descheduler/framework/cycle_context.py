@@ -10,8 +10,9 @@ from services.descheduler.framework.eviction_limits import EvictionLimits
 from services.descheduler.load_aware.measured_node import Amounts, MeasuredNode, PodOnNode
 from services.descheduler.state.measured_nodes import pod_on_node
 from services.descheduler.state.observed_cluster import ObservedCluster
+from shared.domain.moves_for_waiting_unit import MovesForUnitRequest, MovesForUnitResponse
 from shared.events import Event
-from shared.events.descheduling import Cause, PassedOver
+from shared.events.descheduling import Cause, PassedOver, WaitingUnit
 from shared.events.intents import FieldsDesired
 from shared.kube.pod import Pod
 
@@ -30,6 +31,7 @@ class Chosen(NamedTuple):
         allowed: nodes of which its destination is one; None: any node.
         group: pods of the same plugin and group leave only if each of them has a destination; empty: it leaves alone.
         gang: which cannot spare it, so that all members that a plugin chose leave together; empty for none.
+        only: the one node that is its destination; empty for any.
     """
 
     pod: PodOnNode
@@ -39,6 +41,26 @@ class Chosen(NamedTuple):
     allowed: Container[str] | None = None
     group: str = ""
     gang: str = ""
+    only: str = ""
+
+
+class UnitsOfPlugin(NamedTuple):
+    """The knowledge of a plugin about the units that wait for capacity.
+
+    Attributes:
+        answer: the newest question of this cycle, and the scheduler's answer; None before the first.
+        resting: names of units for which no moves are planned now.
+        tried: unit that was not admitted -> the instant at which its newest case was closed.
+        case: that is open or planned for a unit; empty for none.
+    """
+
+    answer: tuple[MovesForUnitRequest, MovesForUnitResponse] | None = None
+    resting: Container[str] = ()
+    tried: Mapping[str, int] = {}
+    case: str = ""
+
+
+NO_UNITS = UnitsOfPlugin()
 
 
 class Findings(NamedTuple):
@@ -49,12 +71,16 @@ class Findings(NamedTuple):
         sources: nodes that are no destination, since they are what is wrong.
         events: changes of the plugin's own records.
         desired: fields that the plugin wants objects to have; not written in a dry run.
+        unit: for which all the chosen pods leave together; None for none.
+        question: to the scheduler; with its answer the plugin is run again in the same cycle.
     """
 
     causes: tuple[Cause, ...] = ()
     sources: tuple[str, ...] = ()
     events: tuple[Event, ...] = ()
     desired: tuple[FieldsDesired, ...] = ()
+    unit: WaitingUnit | None = None
+    question: MovesForUnitRequest | None = None
 
 
 class CycleEvictor:
@@ -103,13 +129,37 @@ class CycleEvictor:
             self._reasons[uid] = why
         return self._reasons[uid]
 
+    def refusals_of_all(self, pods: Sequence[PodOnNode]) -> dict[str, str]:
+        """Returns uid -> why a pod does not leave, where all of them should leave their nodes together; empty where each
+        may.
+        """
+        found: dict[str, str] = {}
+        leaving: list[tuple[str, str]] = []
+        for pod in pods:
+            node, namespace = pod.pod.spec.node_name, pod.pod.metadata.namespace
+            if why := self.refusal(pod) or self._limits.refusal(node, namespace, leaving):
+                found[pod.pod.metadata.uid] = why
+            else:
+                leaving.append((node, namespace))
+        return found
+
+    def most(self, number: int) -> int:
+        """Returns how many pods may still move in this cycle, at most this number."""
+        return self._limits.most(number)
+
     def evict(
-        self, pod: PodOnNode, node: str, reason: str, allowed: Container[str] | None = None, group: str = ""
+        self,
+        pod: PodOnNode,
+        node: str,
+        reason: str,
+        allowed: Container[str] | None = None,
+        group: str = "",
+        only: str = "",
     ) -> bool:
         """Chooses a pod; reports whether the limits of the cycle allow it. A pod is chosen once.
 
         Args:
-            allowed, group: see `Chosen`.
+            allowed, group, only: see `Chosen`.
         """
         namespace = pod.pod.metadata.namespace
         if pod.pod.metadata.uid in self._taken:
@@ -120,7 +170,7 @@ class CycleEvictor:
         self._limits.count(node, namespace)
         self._taken[pod.pod.metadata.uid] = None
         usage, gang = self._usage.get(node, {}).get(pod.key, {}), self._gang_of(pod.pod) if pod.gang else ""
-        self.chosen.append(Chosen(pod, node, reason, usage, allowed, group, gang))
+        self.chosen.append(Chosen(pod, node, reason, usage, allowed, group, gang, only))
         return True
 
     def is_exhausted(self) -> bool:
@@ -143,6 +193,7 @@ class CycleContext(NamedTuple):
         records: what the State keeps for it.
         evictor: takes the pods that it chooses.
         cluster: all that is observed, for what `nodes` do not show: pods that have ended, and namespaces.
+        units: what is known about units that wait.
     """
 
     of: str
@@ -152,6 +203,7 @@ class CycleContext(NamedTuple):
     evictor: CycleEvictor
     now_ns: int
     cluster: ObservedCluster
+    units: UnitsOfPlugin = NO_UNITS
 
     def ended_on(self, node: str) -> list[PodOnNode]:
         """Returns the pods on a node that have ended, by namespace and name."""

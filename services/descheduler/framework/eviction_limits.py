@@ -4,6 +4,7 @@ Source: spec/descheduler.md 1.4.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 
 from services.descheduler.configuration.configuration import Configuration
 
@@ -19,16 +20,26 @@ class EvictionLimits:
         self._namespaces: Counter[str] = Counter()
         self._evicted = 0
 
-    def refusal(self, node: str, namespace: str) -> str:
-        """Returns the first limit that one more eviction would exceed: node, namespace, total; empty for none."""
+    def refusal(self, node: str, namespace: str, besides: Sequence[tuple[str, str]] = ()) -> str:
+        """Returns the first limit that one more eviction would exceed: node, namespace, total; empty for none.
+
+        Args:
+            besides: node and namespace of each further eviction that would be made, too.
+        """
+        on_node = self._nodes[node] + sum(each == node for each, _ in besides)
+        of_namespace = self._namespaces[namespace] + sum(each == namespace for _, each in besides)
         for limit, count, name in (
-            (self._per_node if node else None, self._nodes[node], f"maxNoOfPodsToEvictPerNode of {node}"),
-            (self._per_namespace, self._namespaces[namespace], f"maxNoOfPodsToEvictPerNamespace of {namespace}"),
-            (self._total, self._evicted, "maxNoOfPodsToEvictTotal"),
+            (self._per_node if node else None, on_node, f"maxNoOfPodsToEvictPerNode of {node}"),
+            (self._per_namespace, of_namespace, f"maxNoOfPodsToEvictPerNamespace of {namespace}"),
+            (self._total, self._evicted + len(besides), "maxNoOfPodsToEvictTotal"),
         ):
             if limit is not None and count + 1 > limit:
                 return f"{name} is {limit}"
         return ""
+
+    def most(self, number: int) -> int:
+        """Returns how many evictions the limit on the total leaves, at most this number."""
+        return number if self._total is None else min(max(self._total - self._evicted, 0), number)
 
     def count(self, node: str, namespace: str) -> None:
         """Counts an eviction."""

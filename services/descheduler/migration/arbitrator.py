@@ -17,7 +17,7 @@ from services.descheduler.migration.filter_chain import FilterChain
 from services.descheduler.migration.gang_minimum import gang_without_spare
 from services.descheduler.migration.gang_unit import moves_as_unit
 from services.descheduler.migration.migration_limits import MigrationLimits
-from services.descheduler.migration.migration_state import GangUnit
+from services.descheduler.migration.migration_state import JobUnit
 from services.descheduler.migration.pod_migration_job import (
     CASE,
     DESTINATION,
@@ -43,27 +43,29 @@ class Evaluated(NamedTuple):
 
     Attributes:
         reason: why its pod may not be moved, as a phrase; empty for one that passed.
-        unit: of a job that passed with others of its gang.
+        unit: of a job that passed with others.
         needs_node: it passes once the scheduler has found a destination for it, together with the others of its gang.
     """
 
     job: PodMigrationJob
     result: Result
     reason: str = ""
-    unit: GangUnit | None = None
+    unit: JobUnit | None = None
     needs_node: bool = False
 
 
 class Gangs(NamedTuple):
-    """The inputs of units of gangs besides the facts.
+    """The inputs of units besides the facts.
 
     Attributes:
+        cases: for waiting units: case -> job -> uid of its pod. Its jobs move as a unit.
         in_creation: uids of pods whose jobs were decided, and are not there yet.
         found: the scheduler's answer about the pods of the units; without any at first.
     """
 
     in_creation: Container[str] = ()
     found: DestinationsResponse | None = None
+    cases: Mapping[str, Mapping[str, str]] = {}
 
 
 NO_GANGS = Gangs()
@@ -77,7 +79,7 @@ def arbitrate(
     gangs: Gangs = NO_GANGS,
 ) -> list[Evaluated]:
     """Evaluates waiting jobs, in their order; the jobs of a gang that cannot spare a member together, where the first of
-    them is.
+    them is, and so are those of a case for a waiting unit.
 
     Args:
         passed: uids of jobs that passed in an earlier round and have not ended.
@@ -86,11 +88,11 @@ def arbitrate(
     chain = FilterChain(facts, rules, MigrationLimits(facts, rules, passing, arbitrating=True))
     results: list[Evaluated] = []
     jobs = ordered(facts, waiting, passed)
-    units = _units(facts, rules, jobs)
+    units = _units(facts, rules, jobs, gangs)
     for job in jobs:
-        if (gang := units.gang_of.get(job.uid)) is not None:
-            if members := units.members.pop(gang, None):
-                together = _evaluate_unit(chain, gang, members, gangs)
+        if (unit := units.of.get(job.uid)) is not None:
+            if members := units.members.pop(unit, None):
+                together = _evaluate_unit(chain, unit, members, gangs)
                 passing.update({each.job.uid: None for each in together if each.result is Result.PASSED})
                 results += together
             continue
@@ -116,58 +118,76 @@ def _evaluate(chain: FilterChain, job: PodMigrationJob) -> Evaluated:
     return Evaluated(job, Result.PASSED)
 
 
+class _Unit(NamedTuple):
+    """A gang that cannot spare a member, or a case for a waiting unit; the other name is empty."""
+
+    gang: str
+    case: str = ""
+
+
 class _Units(NamedTuple):
-    """The waiting jobs of gangs that cannot spare a member: gang of each by uid, and job and pod of each gang."""
+    """The waiting jobs of units: unit of each by uid, and job and pod of each unit."""
 
-    gang_of: dict[str, str]
-    members: dict[str, list[tuple[PodMigrationJob, Pod]]]
+    of: dict[str, _Unit]
+    members: dict[_Unit, list[tuple[PodMigrationJob, Pod]]]
 
 
-def _units(facts: ClusterFacts, rules: MigrationArgs, jobs: Iterable[PodMigrationJob]) -> _Units:
+def _units(facts: ClusterFacts, rules: MigrationArgs, jobs: Iterable[PodMigrationJob], gangs: Gangs) -> _Units:
+    case_of = {job: case for case, names in gangs.cases.items() for job in names}
     found = _Units({}, {})
     for job in jobs:
         pod = facts.pod(job.spec.pod_ref.key)
         if pod is None or pod.has_ended or job.mode(rules.default_mode) == EVICT_DIRECTLY:
             continue
-        if gang := gang_without_spare(facts, pod):
-            found.gang_of[job.uid] = gang
-            members = found.members.setdefault(gang, [])
+        unit = _Unit(gang_without_spare(facts, pod))
+        if not unit.gang and job.name in case_of:
+            unit = _Unit("", case_of[job.name])
+        if any(unit):
+            found.of[job.uid] = unit
+            members = found.members.setdefault(unit, [])
             if all(each.metadata.uid != pod.metadata.uid for _, each in members):  # a second job of a pod waits
                 members.append((job, pod))
     return found
 
 
 def _evaluate_unit(
-    chain: FilterChain, gang: str, members: list[tuple[PodMigrationJob, Pod]], gangs: Gangs
+    chain: FilterChain, unit: _Unit, members: list[tuple[PodMigrationJob, Pod]], gangs: Gangs
 ) -> list[Evaluated]:
-    """Evaluates the jobs of a gang: all of them pass, or none. They do not count for the limits of each other: none of
-    the pods is worth anything without the others.
+    """Evaluates the jobs of a unit: all of them pass, or none. They do not count for the limits of each other: none of
+    the moves is worth anything without the others.
     """
+    gang, case = unit
+    name = f"case {case}" if case else f"gang {gang}"
 
     def for_all(result: Result, reason: str, *, needs_node: bool = False) -> list[Evaluated]:
         return [Evaluated(job, result, reason, needs_node=needs_node) for job, _ in members]
 
     for _, pod in members:
         if reason := chain.never(pod):
-            return for_all(Result.FAILED, f"{moves_as_unit(gang)}: {pod.metadata.key} stays: {reason}")
+            return for_all(Result.FAILED, f"{moves_as_unit(name)}: {pod.metadata.key} stays: {reason}")
     for _, pod in members:
-        if reason := chain.limits.moves_in_gang(pod) or chain.not_now(pod):
-            return for_all(Result.WAITING, f"{moves_as_unit(gang)}: {pod.metadata.key} waits: {reason}")
-    if any(pod.metadata.uid in gangs.in_creation for pod in chain.facts.pods.of_gang(gang)):
-        return for_all(Result.WAITING, f"{moves_as_unit(gang)}: the job of another member is being made")
-    if len(members) > MOST_MOVES:
-        return for_all(Result.FAILED, f"{moves_as_unit(gang)}: {len(members)} pods are more than {MOST_MOVES}")
+        if reason := (chain.limits.moves_in_gang(pod) if gang else "") or chain.not_now(pod):
+            return for_all(Result.WAITING, f"{moves_as_unit(name)}: {pod.metadata.key} waits: {reason}")
     jobs = {job.name: job.uid for job, _ in members}
+    of_unit = gangs.cases[case].values() if case else [pod.metadata.uid for pod in chain.facts.pods.of_gang(gang)]
+    if any(uid in gangs.in_creation for uid in of_unit):
+        return for_all(Result.WAITING, f"{moves_as_unit(name)}: the job of another member is being made")
+    if case and (missing := sorted(gangs.cases[case].keys() - jobs.keys())):
+        return for_all(Result.FAILED, f"{moves_as_unit(name)}: PodMigrationJob {missing[0]} does not wait any more")
+    if len(members) > MOST_MOVES:
+        return for_all(Result.FAILED, f"{moves_as_unit(name)}: {len(members)} pods are more than {MOST_MOVES}")
     if all(DESTINATION in job.annotations for job, _ in members):
-        return [Evaluated(job, Result.PASSED, unit=GangUnit(gang, jobs)) for job, _ in members]
+        return [Evaluated(job, Result.PASSED, unit=JobUnit(gang, jobs, case=case)) for job, _ in members]
     nodes = {} if gangs.found is None else gangs.found.nodes
     refused = {} if gangs.found is None else gangs.found.refused
     for _, pod in members:
         if no_place := refused.get(pod.metadata.uid):
-            return for_all(Result.FAILED, f"{moves_as_unit(gang)}: no place for {pod.metadata.key}: {no_place}")
+            return for_all(Result.FAILED, f"{moves_as_unit(name)}: no place for {pod.metadata.key}: {no_place}")
     if any(pod.metadata.uid not in nodes for _, pod in members):
-        return for_all(Result.WAITING, f"{moves_as_unit(gang)}: the scheduler has not answered", needs_node=True)
-    return [Evaluated(job, Result.PASSED, unit=GangUnit(gang, jobs, nodes[pod.metadata.uid])) for job, pod in members]
+        return for_all(Result.WAITING, f"{moves_as_unit(name)}: the scheduler has not answered", needs_node=True)
+    return [
+        Evaluated(job, Result.PASSED, unit=JobUnit(gang, jobs, nodes[pod.metadata.uid], case)) for job, pod in members
+    ]
 
 
 def ordered(

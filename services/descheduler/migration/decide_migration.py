@@ -6,7 +6,7 @@ A function of the State and `now`: a step that a crash kept from being recorded 
 Source: spec/descheduler.md 3.4, 3.10.
 """
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -22,7 +22,7 @@ from services.descheduler.migration.job_progress import ARBITRATION, SPEC, STATU
 from services.descheduler.migration.job_reservation import reservation_name
 from services.descheduler.migration.job_steps import ORDER_FIELDS, advance, begin, time_out
 from services.descheduler.migration.kubernetes_events import outdated_events
-from services.descheduler.migration.migration_state import GangUnit, MigrationState
+from services.descheduler.migration.migration_state import JobUnit, MigrationState
 from services.descheduler.migration.pod_migration_job import (
     ABORTED,
     CREATED_BY,
@@ -60,6 +60,9 @@ class Inputs(Protocol):
     def pods_of_jobs_in_creation(self) -> Container[str]:
         """Returns the uids of pods whose jobs this system has decided, and that are not there yet."""
 
+    def jobs_together(self) -> Mapping[str, Mapping[str, str]]:
+        """Returns case -> job -> uid of its pod, of the cases whose pods leave all together."""
+
 
 def unit_moves(inputs: Inputs, args: MigrationArgs, now_ns: int) -> tuple[Move, ...]:
     """Returns the question to the scheduler: the pods of all units of gangs that pass once each has a destination."""
@@ -68,7 +71,8 @@ def unit_moves(inputs: Inputs, args: MigrationArgs, now_ns: int) -> tuple[Move, 
     waiting = [job for job in due.active if job.uid not in state.passed and not is_late(job, now_ns)]
     if not any(gang_of(pod.metadata) for job in waiting for pod in facts.pods_of_job(job)):
         return ()
-    results = arbitrate(facts, args, waiting, state.passed, Gangs(inputs.pods_of_jobs_in_creation()))
+    gangs = Gangs(inputs.pods_of_jobs_in_creation(), cases=inputs.jobs_together())
+    results = arbitrate(facts, args, waiting, state.passed, gangs)
     pods = [facts.pod(each.job.spec.pod_ref.key) for each in results if each.needs_node]
     return tuple(Move(pod.metadata.uid) for pod in pods[:MOST_MOVES] if pod is not None)
 
@@ -113,7 +117,7 @@ def migration_drafts(
             else:
                 waiting.append(job)
         if waiting:
-            gangs = Gangs(inputs.pods_of_jobs_in_creation(), found)
+            gangs = Gangs(inputs.pods_of_jobs_in_creation(), found, inputs.jobs_together())
             for evaluated in arbitrate(facts, args, waiting, state.passed, gangs):
                 drafts += _arbitrated(evaluated, now_ns)
     drafts += _drained(inputs, facts, args, now_ns)
@@ -190,11 +194,17 @@ def _arbitrated(evaluated: Evaluated, now_ns: int) -> list[Draft]:
     ]
 
 
-def _passed(job: PodMigrationJob, key: str, unit: GangUnit | None) -> MigrationArbitrated:
+def _passed(job: PodMigrationJob, key: str, unit: JobUnit | None) -> MigrationArbitrated:
     if unit is None:
         return MigrationArbitrated(job=job.name, job_uid=job.uid, pod=key)
     return MigrationArbitrated(
-        job=job.name, job_uid=job.uid, pod=key, gang=unit.gang, together=unit.jobs, destination=unit.destination
+        job=job.name,
+        job_uid=job.uid,
+        pod=key,
+        gang=unit.gang,
+        together=unit.jobs,
+        destination=unit.destination,
+        case=unit.case,
     )
 
 

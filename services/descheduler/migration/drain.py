@@ -78,7 +78,7 @@ def _as_unit(plan: list[Planned], gang: str) -> list[Planned]:
     for step in (DrainStep.STAYS, DrainStep.WAITS):
         first = next((each for each in members if each.step is step), None)
         if first is not None:
-            reason = f"{moves_as_unit(gang)}: {first.pod.metadata.key} {step}: {first.reason}"
+            reason = f"{moves_as_unit(f'gang {gang}')}: {first.pod.metadata.key} {step}: {first.reason}"
             later = (DrainStep.NEXT, DrainStep.WAITS)
             return [
                 Planned(each.pod, step, reason)

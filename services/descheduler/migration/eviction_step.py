@@ -72,9 +72,9 @@ def evict(
         if must_pause(found, now_ns):
             return False
     unit = state.units.get(job.uid)
-    if unit is None and (reason := limits.breaks_gang(pod)):
+    if (unit is None or not unit.gang) and (reason := limits.breaks_gang(pod)):
         progress.condition(names.EVICTION, true=False, reason=names.FAILED_EVICT, message=reason)
-    elif limits.take_eviction(pod, "" if unit is None else unit.gang):
+    elif limits.take_eviction(pod, "" if unit is None else unit.name):
         progress.add(*_request(args, job, pod, destination, now_ns))
     return False
 

@@ -1,4 +1,5 @@
-"""The jobs of a gang that move as a unit: their pods are evicted in one append, once a place is held for each of them.
+"""The jobs that move as a unit, of a gang or of a case for a waiting unit: their pods are evicted in one append, once a
+place is held for each of them.
 
 They passed the arbitrator together, with destinations that the scheduler found in one transaction. Where one of them
 ends before its pod was evicted, the others end as well: a unit moves as a whole or not at all.
@@ -8,12 +9,12 @@ These are rules of this system; upstream has none of them.
 
 from services.descheduler.migration.eviction_step import must_pause
 from services.descheduler.migration.job_reservation import reservation_name
-from services.descheduler.migration.migration_state import GangUnit
+from services.descheduler.migration.migration_state import JobUnit
 from services.descheduler.migration.pod_migration_job import RUNNING, PodMigrationJob
 from services.descheduler.migration.step_inputs import Step, is_late, is_old, must_wait
 
 
-def broken_by(step: Step, unit: GangUnit, own: str) -> str:
+def broken_by(step: Step, unit: JobUnit, own: str) -> str:
     """Returns why a unit does not move any more, as a phrase; empty while all its jobs go on, or have evicted their pods.
 
     Args:
@@ -24,18 +25,18 @@ def broken_by(step: Step, unit: GangUnit, own: str) -> str:
             continue
         job = _job(step, name, uid)
         if job is None:
-            return f"{moves_as_unit(unit.gang)}: PodMigrationJob {name} is gone"
+            return f"{moves_as_unit(unit.name)}: PodMigrationJob {name} is gone"
         pod, status = job.spec.pod_ref.key, job.status
         if not job.is_active:
-            return f"{moves_as_unit(unit.gang)}: {pod} stays: {status.message or status.reason or status.phase}"
+            return f"{moves_as_unit(unit.name)}: {pod} stays: {status.message or status.reason or status.phase}"
         if is_late(job, step.now_ns) or is_old(job, step.now_ns):
-            return f"{moves_as_unit(unit.gang)}: {pod} stays: its job is over time"
+            return f"{moves_as_unit(unit.name)}: {pod} stays: its job is over time"
         if step.facts.pod(pod, job.spec.pod_ref.uid) is None:
-            return f"{moves_as_unit(unit.gang)}: {pod} is gone"
+            return f"{moves_as_unit(unit.name)}: {pod} is gone"
     return ""
 
 
-def waits_for(step: Step, unit: GangUnit, own: str) -> str:
+def waits_for(step: Step, unit: JobUnit, own: str) -> str:
     """Returns the first member of a unit that cannot leave now, as a phrase; empty where all can: each has a place."""
     for name, uid in sorted(unit.jobs.items()):
         if uid == own or step.state.has_evicted(uid):
@@ -43,13 +44,17 @@ def waits_for(step: Step, unit: GangUnit, own: str) -> str:
         job = _job(step, name, uid)
         if job is None or not _can_leave(step, job):
             pod = name if job is None else job.spec.pod_ref.key
-            return f"gang {unit.gang} moves as a unit: {pod} cannot leave yet, since no place is held for it"
+            return f"{unit.name} moves as a unit: {pod} cannot leave yet, since no place is held for it"
     return ""
 
 
-def moves_as_unit(gang: str) -> str:
-    """Returns the rule, as the begin of a reason."""
-    return f"gang {gang} moves as a unit or not at all"
+def moves_as_unit(name: str) -> str:
+    """Returns the rule, as the begin of a reason.
+
+    Args:
+        name: of the unit, with its kind, as `gang shop/train`.
+    """
+    return f"{name} moves as a unit or not at all"
 
 
 def _job(step: Step, name: str, uid: str) -> PodMigrationJob | None:

@@ -84,10 +84,11 @@ class OpenRequest(NamedTuple):
     outcome: Outcome | None
 
 
-class GangUnit(msgspec.Struct, frozen=True, array_like=True):
-    """The members of a gang that move as a unit.
+class JobUnit(msgspec.Struct, frozen=True, array_like=True):
+    """Jobs whose pods move as a unit: the members of a gang, or the victims of a case for a waiting unit.
 
     Attributes:
+        gang, case: one of them; the other is empty.
         jobs: name -> uid of all their jobs.
         destination: node that the scheduler found for the pod of one job, together with the others; empty for that of
             its case.
@@ -96,6 +97,12 @@ class GangUnit(msgspec.Struct, frozen=True, array_like=True):
     gang: str
     jobs: dict[str, str]
     destination: str = ""
+    case: str = ""
+
+    @property
+    def name(self) -> str:
+        """Of the unit, with its kind."""
+        return f"case {self.case}" if self.case else f"gang {self.gang}"
 
 
 class Drain(msgspec.Struct):
@@ -156,7 +163,7 @@ class MigrationState:
         rejected: Reservation -> (instant, reason) of a creation that the API server rejected (`cluster`).
         outcomes: seq in `descheduling` -> outcome of an eviction (`cluster`).
         passed: uid -> name of the jobs that passed arbitration and have not ended (`descheduling`).
-        units: uid -> the unit of a job that passed with others of its gang, until it has ended (`descheduling`).
+        units: uid -> the unit of a job that passed with others, until it has ended (`descheduling`).
         requests: seq -> eviction that a job requested, oldest first (`descheduling`).
         made: Reservation -> uid of the job for which it was created, until its deletion was decided (`descheduling`).
         deleted: uid -> name of the jobs whose deletion was decided (`descheduling`).
@@ -172,7 +179,7 @@ class MigrationState:
         self.rejected: dict[str, tuple[int, str]] = {}
         self.outcomes: dict[int, Outcome] = {}
         self.passed: dict[str, str] = {}
-        self.units: dict[str, GangUnit] = {}
+        self.units: dict[str, JobUnit] = {}
         self.requests: dict[int, Request] = {}
         self.made: dict[str, str] = {}
         self.deleted: dict[str, str] = {}
@@ -211,8 +218,8 @@ class MigrationState:
         match record.event:
             case MigrationArbitrated(job=job, job_uid=uid) as event:
                 self.passed[uid] = job
-                if event.gang:
-                    self.units[uid] = GangUnit(event.gang, event.together, event.destination)
+                if event.gang or event.case:
+                    self.units[uid] = JobUnit(event.gang, event.together, event.destination, event.case)
             case MigrationEnded() as ended:
                 self._ended(ended)
             case MigrationEvictionDecided(pod_uid=uid) as decided:
@@ -363,7 +370,7 @@ class StoredMigration(msgspec.Struct):
     rejected: dict[str, tuple[int, str]]
     outcomes: list[tuple[int, Outcome]]
     passed: dict[str, str]
-    units: dict[str, GangUnit]
+    units: dict[str, JobUnit]
     made: dict[str, str]
     deleted: dict[str, str]
     events: dict[str, None]

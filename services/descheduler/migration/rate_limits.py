@@ -31,7 +31,7 @@ class RateLimits:
         for request in state.requests.values():
             self._bucket = after_eviction(self._bucket, self._limit, request.at_ns)
         self._leaving = {request.pod_uid for request in state.evicted()}
-        self._gangs: set[str] = set()  # of which members leave now
+        self._units: set[str] = set()  # of which pods leave now
         self._instants: dict[tuple[str, str], list[int]] = {}
         for request in state.evicted():
             for kind, key in ((WORKLOAD, request.controller), (NAMESPACE, request.namespace)):
@@ -42,16 +42,16 @@ class RateLimits:
         """Returns why an eviction now would break the gang of a pod; those requested so far count."""
         return breaks_gang(self._facts, pod, self._leaving)
 
-    def take_eviction(self, pod: Pod, gang: str = "") -> bool:
+    def take_eviction(self, pod: Pod, unit: str = "") -> bool:
         """Takes the right to request the eviction of a pod now; returns False where it must wait.
 
         Args:
-            gang: that it leaves as a unit with others: they wait or leave all together; empty for none.
+            unit: that it leaves as a part of: they wait or leave all together; empty for none.
         """
-        if gang not in self._gangs and is_exceeded(self._bucket, self._limit, self._now_ns):
+        if unit not in self._units and is_exceeded(self._bucket, self._limit, self._now_ns):
             return False
-        if gang:
-            self._gangs.add(gang)
+        if unit:
+            self._units.add(unit)
         self._bucket = after_eviction(self._bucket, self._limit, self._now_ns)
         self._leaving.add(pod.metadata.uid)
         return True

@@ -20,6 +20,7 @@ from services.descheduler.plugins.custom_priority import custom_priority
 from services.descheduler.plugins.custom_priority import read_args as custom_priority_args
 from services.descheduler.plugins.default_evictor import default_evictor_filter
 from services.descheduler.plugins.default_evictor import read_args as default_evictor_args
+from services.descheduler.plugins.defragment import defragment
 from services.descheduler.plugins.failed_pods import failed_pods
 from services.descheduler.plugins.failed_pods import read_args as failed_pods_args
 from services.descheduler.plugins.fragmentation_aware import fragmentation_aware
@@ -42,9 +43,11 @@ from services.descheduler.plugins.violated_node_affinity import read_args as vio
 from services.descheduler.plugins.violated_node_affinity import violated_node_affinity
 from services.descheduler.plugins.violated_node_taints import read_args as violated_node_taints_args
 from services.descheduler.plugins.violated_node_taints import violated_node_taints
+from services.descheduler.plugins.waiting_units import read_args as defragment_args
 
 REGISTRY: Registry = {
     "LowNodeLoad": PluginKind((BALANCE,), low_node_load_args, low_node_load),
+    "Defragment": PluginKind((BALANCE,), defragment_args, defragment),
     "CustomPriority": PluginKind((BALANCE,), custom_priority_args, custom_priority),
     "FragmentationAware": PluginKind((BALANCE,), fragmentation_aware_args, fragmentation_aware),
     "ScaleDownBinPack": PluginKind((BALANCE,), scale_down_bin_pack_args, scale_down_bin_pack),

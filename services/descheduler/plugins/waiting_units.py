@@ -23,6 +23,8 @@ UNIT_KINDS = (GANG, DEVICE_POD)
 class _Document(CommonDocument):
     min_wait_seconds: Annotated[int, Meta(ge=1)] = 300
     max_moves: Annotated[int, Meta(ge=1, le=64)] = 4
+    admit_within_seconds: Annotated[int, Meta(ge=1, le=3_600)] = 120
+    retry_after_seconds: Annotated[int, Meta(ge=1, le=21_600)] = 1_800
     kinds: list[str] = field(default_factory=lambda: list(UNIT_KINDS))
     paused: bool = False
     dry_run: bool = False
@@ -34,19 +36,23 @@ class DefragmentArgs(NamedTuple):
     Attributes:
         min_wait_s: a unit that waits for less is none yet.
         most_moves: of one case.
+        admit_within_s: after the moves; a unit that waits longer was not admitted by them.
+        retry_after_s: until pods leave once more for a unit that was not admitted.
         kinds: of `UNIT_KINDS`.
         pods: the waiting pods that count; all members of a gang are, or the gang is not.
     """
 
     min_wait_s: int
     most_moves: int
+    admit_within_s: int
+    retry_after_s: int
     kinds: frozenset[str]
     pods: PolicyPods
     paused: bool
     dry_run: bool
 
 
-class WaitingUnit(NamedTuple):
+class UnitThatWaits(NamedTuple):
     """A gang or a pod that waits.
 
     Attributes:
@@ -59,6 +65,11 @@ class WaitingUnit(NamedTuple):
     kind: str
     wait_s: int
     pods: tuple[str, ...]
+
+    @property
+    def is_gang(self) -> bool:
+        """Reports whether it is a gang; else it is a pod."""
+        return self.kind == GANG
 
 
 def read_args(plain: Mapping[str, Any], path: str) -> DefragmentArgs:
@@ -75,6 +86,8 @@ def read_args(plain: Mapping[str, Any], path: str) -> DefragmentArgs:
     return DefragmentArgs(
         min_wait_s=given.min_wait_seconds,
         most_moves=given.max_moves,
+        admit_within_s=given.admit_within_seconds,
+        retry_after_s=given.retry_after_seconds,
         kinds=frozenset(given.kinds),
         pods=policy_pods(given, path),
         paused=given.paused,
@@ -82,7 +95,7 @@ def read_args(plain: Mapping[str, Any], path: str) -> DefragmentArgs:
     )
 
 
-def waiting_units(pods: Iterable[Pod], args: DefragmentArgs, now_ns: int) -> list[WaitingUnit]:
+def waiting_units(pods: Iterable[Pod], args: DefragmentArgs, now_ns: int) -> list[UnitThatWaits]:
     """Returns the units that wait for long enough, the longest-waiting first, then by name.
 
     A pod that has a scheduling gate, ends, or has a creation time that cannot be read does not wait.
@@ -104,7 +117,7 @@ def waiting_units(pods: Iterable[Pod], args: DefragmentArgs, now_ns: int) -> lis
         longest_s = max(wait_s for _, wait_s in members)
         if kind in args.kinds and longest_s >= args.min_wait_s and all(args.pods.allows(pod) for pod, _ in members):
             uids = tuple(pod.pod.metadata.uid for pod, _ in sorted(members, key=lambda each: each[0].key))
-            units.append(WaitingUnit(name, kind, longest_s, uids))
+            units.append(UnitThatWaits(name, kind, longest_s, uids))
     return sorted(units, key=lambda unit: (-unit.wait_s, unit.name))
 
 

@@ -90,7 +90,7 @@ class DeschedulerState(OwnDesiredStates):
         cases: eviction cases, and the PodMigrationJobs by which they move pods.
     """
 
-    SCHEMA: ClassVar[int] = 11
+    SCHEMA: ClassVar[int] = 12
 
     def __init__(self) -> None:
         super().__init__()
@@ -128,6 +128,10 @@ class DeschedulerState(OwnDesiredStates):
             if (body := self.desired(resource, name)) is not None:
                 found.append(body["spec"]["podRef"]["uid"])
         return frozenset(found)
+
+    def jobs_together(self) -> dict[str, dict[str, str]]:
+        """See `EvictionCases.jobs_together`."""
+        return self.cases.jobs_together()
 
     def apply(self, record: RecordedEvent) -> None:
         """Folds one event."""

@@ -14,6 +14,9 @@ from shared.events.base import without_basis
 from shared.events.descheduling import EvictionCaseClosed, EvictionCaseOpened, EvictionStepDecided
 from shared.kube.instants import SECOND
 
+ADMITTED, STILL_WAITS, GONE = "admitted", "still waits", "gone"
+"""What became of the unit of a case."""
+
 KEPT_NS = 6 * 3600 * SECOND
 """A case that is closed counts for so long: no setting lets a rule about the past look further back."""
 
@@ -49,12 +52,14 @@ class OpenedCase(msgspec.Struct, frozen=True, gc=False):
     Attributes:
         event, at_ns: its event, and the instant of it.
         steps: in order.
+        closed_ns: the instant of `closed`; 0 before.
     """
 
     event: EvictionCaseOpened
     at_ns: int
     steps: tuple[EvictionStepDecided, ...] = ()
     closed: EvictionCaseClosed | None = None
+    closed_ns: int = 0
 
     @property
     def started(self) -> frozenset[str]:
@@ -87,7 +92,8 @@ class EvictionCases:
                 self.cases[case] = OpenedCase(without_basis(event), record.at_ns)
                 self._forget(record.at_ns)
             case EvictionCaseClosed(case=case) if case in self.cases:
-                self.cases[case] = replace(self.cases[case], closed=without_basis(event))
+                closed = without_basis(event)
+                self.cases[case] = replace(self.cases[case], closed=closed, closed_ns=record.at_ns)
             case EvictionStepDecided(case=case, step=step) if case in self.cases:
                 opened = self.cases[case]
                 kept = [each for each in opened.steps if each.step != step]
@@ -118,6 +124,27 @@ class EvictionCases:
     def open(self) -> list[OpenedCase]:
         """The cases that are not closed, oldest first."""
         return [each for each in self.cases.values() if each.closed is None]
+
+    @property
+    def open_for_units(self) -> list[OpenedCase]:
+        """The open cases for waiting units, oldest first."""
+        return [each for each in self.open if each.event.unit is not None and not each.event.dry_run]
+
+    def tried_units(self) -> dict[str, int]:
+        """Returns the name of a unit that was not admitted -> the instant at which its newest case was closed."""
+        found: dict[str, int] = {}
+        for each in self.cases.values():
+            if each.event.unit is not None and each.closed is not None and each.closed.unit != ADMITTED:
+                name = each.event.unit.name
+                found[name] = max(found.get(name, 0), each.closed_ns)
+        return found
+
+    def jobs_together(self) -> dict[str, dict[str, str]]:
+        """Returns case -> job -> uid of its pod, of open cases whose victims leave all together."""
+        return {
+            each.event.case: {victim.job: victim.pod_uid for victim in each.event.victims}
+            for each in self.open_for_units
+        }
 
     def moving_pods(self) -> dict[str, str]:
         """Returns uid -> case of the victims of open cases."""

@@ -8,8 +8,8 @@ optimally: its pods get their nodes one after the other.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 from services.scheduler.cache.disruption_budgets import Budget, Victim, drawn_down
 from services.scheduler.cycle.cycle_inputs import CycleInputs
@@ -27,7 +27,15 @@ MAX_NODES = 300
 MAX_MOVES_OF_NODE = 8
 """Pods that one node gives up at most; a larger move is an eviction of the node."""
 
+NODES_OF_SLICE = 50
+"""Nodes whose pods are looked at before other tasks of the process run."""
+
 WhyFixed = Callable[[PodRecord], str]
+
+
+T = TypeVar("T")
+Slices = Generator[None, None, T]
+"""A search that pauses where other tasks of the process may run; the cache stays as it is meanwhile."""
 
 
 class PlannedMove(NamedTuple):
@@ -54,6 +62,23 @@ class UnitMoves(NamedTuple):
 
 
 def moves_for(cache: CycleInputs, pods: Sequence[PodRecord], why_fixed: WhyFixed, now_ns: int) -> UnitMoves:
+    """Plans the moves after which all the waiting pods fit, at once; see `moves_in_slices`."""
+    return at_once(moves_in_slices(cache, pods, why_fixed, now_ns))
+
+
+def at_once(search: Slices[T]) -> T:
+    """Returns the result of a search without its pauses."""
+    while True:
+        try:
+            next(search)
+        except StopIteration as ended:
+            found: T = ended.value
+            return found
+
+
+def moves_in_slices(
+    cache: CycleInputs, pods: Sequence[PodRecord], why_fixed: WhyFixed, now_ns: int
+) -> Slices[UnitMoves]:
     """Plans the moves after which all the waiting pods fit.
 
     Args:
@@ -62,10 +87,19 @@ def moves_for(cache: CycleInputs, pods: Sequence[PodRecord], why_fixed: WhyFixed
     """
     search = _Search(cache, why_fixed, now_ns)
     for pod in pods:
-        if not search.admit(pod):
+        if not (yield from search.admit(pod)):
             whose = f"{pod.name}: " if len(pods) > 1 else ""
-            return UnitMoves({}, (), whose + search.problem(pod))
-    return UnitMoves(search.nodes, tuple(search.moves))
+            return UnitMoves({}, (), whose + (yield from search.problem(pod)))
+    if not search.moves:
+        return UnitMoves(search.nodes, ())
+    yield
+    nodes = search.nodes_after_moves(pods)
+    left_over = next((pod for pod in pods if pod.uid not in nodes), None)
+    if left_over is not None:
+        return UnitMoves(
+            {}, (), f"{left_over.name} would be left over after the moves, since the others are placed first"
+        )
+    return UnitMoves(nodes, tuple(search.moves))
 
 
 class _Search:
@@ -77,15 +111,17 @@ class _Search:
         self.moves: list[PlannedMove] = []
         self._cache = cache
         self._why_fixed = why_fixed
+        self._now_ns = now_ns
         self._transaction = with_nominated_pods(cache, now_ns)
         self._evaluations: dict[PodClass, ClassEvaluation] = {}
         self._sources: set[str] = set()
 
-    def admit(self, pod: PodRecord) -> bool:
+    def admit(self, pod: PodRecord) -> Slices[bool]:
         """Finds a node for a pod, with as few moves as possible; returns False where there is none."""
         node = place_copy(self._cache, self._transaction, self._evaluations, pod, set())
         if not node:
-            best = min(self._options(pod), key=lambda moves: (len(moves), moves[0].source), default=None)
+            options = yield from self._options(pod)
+            best = min(options, key=lambda moves: (len(moves), moves[0].source), default=None)
             if best is None:
                 return False
             node = best[0].source
@@ -93,15 +129,34 @@ class _Search:
         self.nodes[pod.uid] = node
         return True
 
-    def problem(self, pod: PodRecord) -> str:
+    def nodes_after_moves(self, pods: Sequence[PodRecord]) -> dict[str, str]:
+        """Places the pods of the unit as a cycle would, one after the other on its best node, once all moves are made: a
+        pod that fitted before the moves may take the capacity that they free for another. Returns uid -> node.
+        """
+        cache, evaluations = self._cache, dict[PodClass, ClassEvaluation]()
+        transaction, names = with_nominated_pods(cache, self._now_ns), set(cache.table.rows)
+        for move in self.moves:
+            moved = cache.view.pods[move.pod_uid]
+            place_copy(cache, transaction, evaluations, moved, names - {move.destination})
+        for move in self.moves:
+            row = cache.table.rows[move.source]
+            transaction.remove(cache.on[row][move.pod_uid], row)
+        found = {pod.uid: place_copy(cache, transaction, evaluations, pod, set()) for pod in pods}
+        return {uid: node for uid, node in found.items() if node}
+
+    def problem(self, pod: PodRecord) -> Slices[str]:
         """Returns why a pod has no node."""
-        if tried := len(self._rows(pod)):
+        if tried := len((yield from self._rows(pod))):
             return (
                 f"none of the {tried} nodes that were tried admits it after moves of at most {MAX_MOVES_OF_NODE} of "
                 "its pods to nodes with capacity for them"
             )
         nodes = self._evaluation(class_of(pod)).resolvable().tolist()
-        fixed = Counter(self._why_fixed(each) for row in nodes for each in self._on(row))
+        fixed: Counter[str] = Counter()
+        for number, row in enumerate(nodes):
+            if number % NODES_OF_SLICE == 0:
+                yield
+            fixed.update(map(self._why_fixed, self._on(row)))
         if not fixed:
             return "no move helps: no node is short of something that another pod could give up"
         kinds = ", ".join(f"{count} {why}" for why, count in fixed.most_common())
@@ -109,20 +164,27 @@ class _Search:
             f"no move helps: of the pods on the {len(nodes)} nodes that are short of something, none may move ({kinds})"
         )
 
-    def _options(self, pod: PodRecord) -> Iterator[tuple[PlannedMove, ...]]:
-        """Yields the moves of each node that would admit a pod then; of one move there is no better one."""
-        for row in self._rows(pod):
+    def _options(self, pod: PodRecord) -> Slices[list[tuple[PlannedMove, ...]]]:
+        """Returns the moves of each node that would admit a pod then; of one move there is no better one."""
+        found = []
+        for row in (yield from self._rows(pod)):
+            yield
             mark = self._transaction.mark()
             moves = self._moves_on(pod, row)
             self._transaction.undo(mark)
             if moves:
-                yield moves
+                found.append(moves)
                 if len(moves) == 1:
-                    return
+                    break
+        return found
 
-    def _rows(self, pod: PodRecord) -> list[int]:
+    def _rows(self, pod: PodRecord) -> Slices[list[int]]:
         evaluation, names = self._evaluation(class_of(pod)), self._cache.table.names
-        there = {row: len(self._movable(row)) for row in evaluation.resolvable().tolist()}
+        there = {}
+        for number, row in enumerate(evaluation.resolvable().tolist()):
+            if number % NODES_OF_SLICE == 0:
+                yield
+            there[row] = len(self._movable(row))
         usable = [row for row, count in there.items() if count]
         return sorted(usable, key=lambda row: (there[row], names[row]))[:MAX_NODES]
 

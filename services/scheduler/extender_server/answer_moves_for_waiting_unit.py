@@ -5,16 +5,17 @@ A pure function of the settled cache: nothing is decided or recorded. The search
 
 from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.explain.movable_pods import why_fixed
-from services.scheduler.explain.moves_that_admit_unit import moves_for
+from services.scheduler.explain.moves_that_admit_unit import Slices, moves_in_slices
 from services.scheduler.explain.waiting_unit import NoGangToPlan, NothingWaits, waiting_unit
 from services.scheduler.state.pod_scheduling_record import PodRecord
+from services.scheduler.state.quota_reason_codes import waits_for_quota
 from shared.domain.moves_for_waiting_unit import MovesForUnitRequest, MovesForUnitResponse, PlannedMove
 
 MOST_PODS = 8
 """Pods of a unit that is planned. The search for one takes up to 0.4 s with 1,000 nodes, and no pod is placed meanwhile."""
 
 
-def moves_for_unit(cache: CycleInputs, request: MovesForUnitRequest, now_ns: int) -> MovesForUnitResponse:
+def moves_for_unit(cache: CycleInputs, request: MovesForUnitRequest, now_ns: int) -> Slices[MovesForUnitResponse]:
     """Plans the moves after which a waiting unit fits; `seen` is left to the caller."""
     cache.settle()
     try:
@@ -25,12 +26,14 @@ def moves_for_unit(cache: CycleInputs, request: MovesForUnitRequest, now_ns: int
         return MovesForUnitResponse(
             problem=f"{request.unit} has {len(pods)} waiting pods; at most {MOST_PODS} are planned"
         )
+    if problem := next(filter(None, map(_no_capacity_helps, pods)), ""):
+        return MovesForUnitResponse(problem=problem)
     stays = frozenset(request.fixed)
 
     def fixed(pod: PodRecord) -> str:
         return "kept by the descheduler" if pod.uid in stays else why_fixed(cache.view, pod)
 
-    found = moves_for(cache, pods, fixed, now_ns)
+    found = yield from moves_in_slices(cache, pods, fixed, now_ns)
     if found.problem:
         return MovesForUnitResponse(problem=found.problem)
     if len(found.moves) > request.most_moves:
@@ -41,3 +44,10 @@ def moves_for_unit(cache: CycleInputs, request: MovesForUnitRequest, now_ns: int
         nodes=dict(found.nodes),
         moves=tuple(PlannedMove(move.pod_uid, move.pod, move.source, move.destination) for move in found.moves),
     )
+
+
+def _no_capacity_helps(pod: PodRecord) -> str:
+    """Returns why no move is made for a pod, whatever it would free; empty for a pod that waits for capacity alone."""
+    if waits_for_quota(pod.reasons):
+        return f"{pod.name} waits for its quota: koord why pod"
+    return f"pods leave {pod.nominated} for {pod.name} already" if pod.nominated else ""

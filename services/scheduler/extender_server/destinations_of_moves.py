@@ -41,11 +41,14 @@ def destinations(cache: CycleInputs, moves: Iterable[Move], now_ns: int) -> Dest
             refused[move.pod_uid] = fault
             continue
         assert pod is not None, "a pod without fault is known"
-        node = place_copy(cache, transaction, evaluations, pod, {pod.node, *move.excluded})
+        excluded = {pod.node, *move.excluded}
+        if move.only:
+            excluded.update(name for name in cache.table.rows if name != move.only)
+        node = place_copy(cache, transaction, evaluations, pod, excluded)
         if node:
             nodes[move.pod_uid] = node
         else:
-            refused[move.pod_uid] = NOWHERE
+            refused[move.pod_uid] = f"node {move.only} does not admit the pod" if move.only else NOWHERE
     return Destinations(nodes, refused)
 
 

@@ -3,15 +3,21 @@
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from services.descheduler.configuration.config_reload import config_drafts
 from services.descheduler.framework.case_steps import next_steps
 from services.descheduler.framework.close_cases import close_cases
 from services.descheduler.framework.cycle import decide_cycle, plan_cycle
+from services.descheduler.framework.units_that_wait import NO_ANSWERS, UnitAnswers
 from services.descheduler.settings import DecisionSettings, in_force
 from services.descheduler.state.descheduler_state import DeschedulerState
+from services.scheduler.explain.moves_that_admit_unit import at_once
+from services.scheduler.extender_server.answer_moves_for_waiting_unit import moves_for_unit
 from services.scheduler.extender_server.destinations_of_moves import destinations
 from services.scheduler.in_memory_scheduler import InMemoryScheduler
 from shared.domain.move_destinations import DestinationsResponse
+from shared.domain.moves_for_waiting_unit import MovesForUnitRequest, MovesForUnitResponse, decode_response
 from shared.domain.offered_config import OfferedConfig
 from shared.events import Cause, Draft, Event, RecordedEvent
 from shared.events.cluster import NodeObserved, ObjectObserved, PodDeleted, PodObserved
@@ -65,6 +71,7 @@ class SmallCluster:
 
     Attributes:
         now_ns: the clock.
+        questions: about units, of all cycles.
     """
 
     def __init__(self, config: str = CONFIG, settings: DecisionSettings | None = None) -> None:
@@ -74,6 +81,7 @@ class SmallCluster:
         self._seqs: dict[str, int] = {}
         self._pods: dict[str, Pod] = {}
         self._replica_sets: dict[str, None] = {}
+        self.questions: list[MovesForUnitRequest] = []
         self.append(*config_drafts(self.state, OfferedConfig("test", config), settings or DecisionSettings()))
 
     def node(
@@ -185,7 +193,13 @@ class SmallCluster:
         configuration = self.state.configuration
         assert configuration is not None
         settings = in_force(self.state.config_settings)
+        unit_answers = NO_ANSWERS
         plan = plan_cycle(self.state, configuration, settings, self.now_ns)
+        while plan.questions and answers:
+            self.questions += plan.questions.values()
+            found_moves = {of: (question, self._unit_moves(question)) for of, question in plan.questions.items()}
+            unit_answers = UnitAnswers({**unit_answers.of, **found_moves})
+            plan = plan_cycle(self.state, configuration, settings, self.now_ns, unit_answers)
         response = DestinationsResponse(fault="the scheduler did not answer in time")
         if answers:
             found = destinations(self.scheduler.cache, plan.moves, self.now_ns)
@@ -193,6 +207,10 @@ class SmallCluster:
         drafts = decide_cycle(plan, response, configuration, settings)
         self.append(*drafts)
         return next((d.event for d in drafts if isinstance(d.event, EvictionCaseOpened)), None)
+
+    def _unit_moves(self, question: MovesForUnitRequest) -> MovesForUnitResponse:
+        response = at_once(moves_for_unit(self.scheduler.cache, question, self.now_ns))
+        return decode_response(msgspec.json.encode(response), question)
 
     def advance(self) -> list[EvictionStepDecided]:
         """Takes the next steps of open cases."""

@@ -5,20 +5,25 @@ from pathlib import Path
 
 import pytest
 
+from cli.scheduling.defrag import answer_of, lines_of
 from cli.scheduling.why_eviction_case import ExplainedVictim, case_lines, explained
 from services.descheduler.configuration.plugin_kinds import MIGRATION_CONTROLLER
 from services.descheduler.configuration.read_configuration import read_configuration
 from services.descheduler.framework.close_cases import left_node
 from services.descheduler.plugins.registry import REGISTRY
+from services.scheduler.explain.movable_pods import why_fixed
+from services.scheduler.explain.moves_that_admit_unit import moves_for
+from services.scheduler.explain.waiting_unit import waiting_unit
 from shared.domain.component_config import BadConfig
 from shared.events import RecordedEvent
 from shared.events.descheduling import EvictionCaseClosed, EvictionCaseOpened, Victim
-from tests.unit.descheduler.small_cluster import SmallCluster
+from tests.unit.descheduler.cluster_from_manifests import ManifestCluster
 
 GUIDE = (Path(__file__).parents[3] / "docs/descheduling.md").read_text()
-CONFIGS = re.findall(r"```yaml\n(.*?)```", GUIDE, re.DOTALL)
+CONFIGS = re.findall(r"```yaml\n(apiVersion.*?)```", GUIDE, re.DOTALL)
 CONFIG = CONFIGS[0]
-OPEN, CLOSED = re.findall(r"```text\n(.*?)```", GUIDE, re.DOTALL)
+FILES = dict(re.findall(r"```yaml\n# (\S+)\n(.*?)```", GUIDE, re.DOTALL))
+OPEN, CLOSED, DEFRAG, ADMITTED = re.findall(r"```text\n(.*?)```", GUIDE, re.DOTALL)
 
 
 ROWS = {
@@ -65,12 +70,6 @@ def test_a_pod_that_nothing_makes_anew_is_explained_as_evicted_and_not_as_moved(
     assert "victim    shop/own-1 leaves n1 (evicted: without a successor, it has no controller)" in text
 
 
-def report(cluster: SmallCluster, **hot: int) -> None:
-    cluster.report("hot", {name.replace("_", "-"): used for name, used in hot.items()})
-    cluster.report("cold", {}, system=500)
-    cluster.report("middle", {"rest": 5_000})
-
-
 def lines(opened: EvictionCaseOpened, at_ns: int, closed: EvictionCaseClosed | None, state: str) -> str:
     victims = [
         ExplainedVictim(each.pod, each.node, each.destination, each.reason, each.job, state, "", each.ended)
@@ -80,13 +79,10 @@ def lines(opened: EvictionCaseOpened, at_ns: int, closed: EvictionCaseClosed | N
 
 
 def test_the_outputs_of_the_example_are_those_of_the_guide() -> None:
-    cluster = SmallCluster(CONFIG)
-    for name in ("hot", "cold", "middle"):
-        cluster.node(name)
-    for number in range(3):
-        cluster.pod(f"web-{number}", "hot", owner="web")
-    cluster.pod("rest", "middle")
-    report(cluster, web_0=3_000, web_1=3_000, web_2=3_000)
+    cluster = ManifestCluster(CONFIG)
+    cluster.apply(FILES["hot.yaml"], {f"web-{number}": "hot" for number in range(3)})
+    cluster.apply(FILES["others.yaml"], {"rest-0": "middle"})
+    cluster.report_all()
     opened, at_ns = cluster.cycle(), cluster.now_ns
     assert opened is not None
     assert lines(opened, at_ns, None, "waiting") == OPEN
@@ -95,6 +91,31 @@ def test_the_outputs_of_the_example_are_those_of_the_guide() -> None:
     cluster.pod("web-3", "cold", owner="web")
     cluster.job(opened.victims[0].job, "Succeeded", bound="web-3")
     cluster.wait(30)
-    report(cluster, web_1=3_100, web_2=3_000)
+    cluster.report_all(web_1=3_100, web_2=3_000)
     (closed,) = cluster.close()
     assert lines(opened, at_ns, closed, closed.victims[0].outcome) == CLOSED
+
+
+def test_the_outputs_for_a_waiting_gang_are_those_of_the_guide() -> None:
+    cluster = ManifestCluster(next(text for text in CONFIGS if "Defragment" in text))
+    cluster.apply(FILES["cluster.yaml"], {"web-0": "n1", "web-1": "n2", "web-2": "n3"})
+    cluster.apply(FILES["train.yaml"], {})
+    assert cluster.cycle() is None  # it has not waited for long enough
+    cluster.wait(70)
+    cache, name = cluster.scheduler.cache, "default/train"
+    found = moves_for(cache, waiting_unit(cache, name), lambda pod: why_fixed(cache.view, pod), cluster.now_ns)
+    planned = answer_of(name, waiting_unit(cache, name), found)
+    assert "\n".join(lines_of(planned)) + "\n" == DEFRAG
+    opened, at_ns = cluster.cycle(), cluster.now_ns
+    assert opened is not None
+    (victim,) = opened.victims
+    assert [(victim.pod, victim.destination)] == [(move.pod, move.destination) for move in found.moves]
+    cluster.delete(victim.pod_uid)
+    cluster.pod("web-3", victim.destination, cpu="3", owner="web")
+    cluster.job(victim.job, "Succeeded", bound="web-3")
+    assert opened.unit is not None
+    for pod, node in opened.unit.nodes.items():
+        cluster.delete(pod)
+        cluster.apply(next(each for each in FILES["train.yaml"].split("---\n") if f"name: {pod}," in each), {pod: node})
+    (closed,) = cluster.close()
+    assert lines(opened, at_ns, closed, closed.victims[0].outcome) == ADMITTED

@@ -65,6 +65,8 @@ def test_namespaces_leave_out_units() -> None:
     [
         ({"minWaitSeconds": 0}, "args.minWaitSeconds"),
         ({"maxMoves": 65}, "args.maxMoves"),
+        ({"admitWithinSeconds": 0}, "args.admitWithinSeconds"),
+        ({"retryAfterSeconds": 21_601}, "args.retryAfterSeconds"),
         ({"kinds": []}, "args.kinds"),
         ({"kinds": ["Gang", "Gang"]}, "args.kinds"),
         ({"kinds": ["Gang", "Pod"]}, "args.kinds[1]"),

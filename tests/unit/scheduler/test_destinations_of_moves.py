@@ -46,6 +46,17 @@ def test_excluded_nodes_and_pods_that_are_gone_have_no_destination() -> None:
     assert found.refused == {"first": "no other node admits the pod", "nobody": "the pod is gone"}
 
 
+def test_a_pod_that_may_go_to_one_node_alone_goes_there_or_nowhere() -> None:
+    cluster = cluster_of({"first": ("a", "3"), "there": ("b", "8")})
+    cluster.node("c")
+    cluster.node("d")
+    found = destinations(cluster.scheduler.cache, [Move("first", only="d")], cluster.now_ns)
+    assert found.nodes == {"first": "d"}
+    for only in ("b", "unknown"):
+        found = destinations(cluster.scheduler.cache, [Move("first", only=only)], cluster.now_ns)
+        assert found.refused == {"first": f"node {only} does not admit the pod"}
+
+
 def test_the_answer_changes_nothing() -> None:
     cluster = cluster_of({"first": ("a", "3"), "there": ("b", "5")})
     once = destinations(cluster.scheduler.cache, [Move("first")], cluster.now_ns)

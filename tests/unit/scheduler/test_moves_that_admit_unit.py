@@ -171,3 +171,14 @@ def make(world: World, move: PlannedMove, pods: Sequence[Pod]) -> None:
     row = cache.table.rows[move.destination]
     assert cache.table.requested[0, row] <= 4000, "the destination has capacity before the pod leaves"
     world.drop_pod(move.pod_uid)
+
+
+def test_a_plan_is_none_where_another_pod_of_the_unit_would_take_what_it_frees() -> None:
+    """A small pod fits before the moves; after them the emptied node is the best one for it, and the large pod is left."""
+    pods = [running("a0", "a", cpu="1"), *(running(f"{host}0", host, cpu="2") for host in "bc")]
+    small, large = pod("small", cpu="1", memory=None), pod("large", cpu="4", memory=None)
+    world = world_of("a", "b", "c", pods=[*pods, small, large])
+    found = plan(world, "small", "large")
+    assert found == UnitMoves({}, (), "d/large would be left over after the moves, since the others are placed first")
+    in_order = plan(world, "large", "small")
+    assert [move.source for move in in_order.moves] == [in_order.nodes["large"]]
