@@ -125,5 +125,4 @@ def _silence(server: Unreachable) -> str:
 
 
 def _describe(short: ShortList) -> str:
-    remedy = "confirm it if they are gone (`koord cluster confirm`)" if short.repeated else "it is being repeated"
-    return f"{short}; effects are stopped; {remedy}"
+    return f"{short}; effects are stopped; {short.remedy}"

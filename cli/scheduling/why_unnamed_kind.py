@@ -8,6 +8,7 @@ import click
 
 from cli.devices.why_device import device_name
 from cli.scheduling.recorded_state import scheduler_state
+from cli.supervisor.gateway_trouble import warn_of_trouble
 from cli.supervisor.log_access import log_of
 from cli.system_contexts.chosen_system import servers_in_environment
 from cli.terminal import name_completion
@@ -34,6 +35,7 @@ def why_any(ctx: click.Context, *, name: str, namespace: str | None, output: For
     """Explain the pod, gang, Reservation or device of this name."""
     group = ctx.parent.command if ctx.parent else None
     assert isinstance(group, click.Group), "a verb has kinds"
+    warn_of_trouble(folder)  # here, where the system is still known by its folder
     # A log whose Postgres was started for this command stays open for that of the kind.
     with log_of(folder) as postgres, servers_in_environment({"KOORD_POSTGRES": postgres}):
         kind, full = asyncio.run(_kind_of(postgres, name, namespace))

@@ -10,7 +10,9 @@ from pathlib import Path
 import click
 
 from cli.supervisor.system_folder import FolderTaken, find_endpoints, find_running, server_of, systems_in, taken
+from cli.terminal.durations import second
 from cli.terminal.output import show_text
+from shared.log.admin.session import reading
 
 READ_ONLY = {"default_transaction_read_only": "on"}
 OTHERS_S = 30.0
@@ -52,9 +54,20 @@ def log_of(folder: Path) -> Iterator[str]:
         postgres = EmbeddedPostgres(server / "postgres", settings=READ_ONLY)
         asyncio.run(postgres.start())
         try:
-            yield postgres.url_of(name) if name else postgres.url
+            url = postgres.url_of(name) if name else postgres.url
+            if ends := asyncio.run(_end_of_log(url)):
+                show_text(f"koord: the log ends at {ends}; what happened in the cluster since is not in it", err=True)
+            yield url
         finally:
             asyncio.run(postgres.stop())
+
+
+async def _end_of_log(postgres: str) -> str:
+    """Returns the instant of the newest event; empty for a log without events."""
+    async with reading(postgres) as log:
+        heads = {name: (await log.head(name)).seq for name in await log.contexts()}
+        instants = [at for name, seq in heads.items() for at in (await log.appended_at(name, {seq})).values()]
+    return second(max(instants)) if instants else ""
 
 
 def is_stopped(folder: Path) -> bool:

@@ -28,10 +28,13 @@ _STYLES = {
 
 
 def cells(unit: Unit) -> tuple[str, ...]:
-    """Returns one row of the table; empty where the service has no status. `why` begins with what it cannot reach."""
+    """Returns one row of the table; empty where the service has no status. `why` begins with what it does not do, and what
+    it cannot reach.
+    """
     status = unit.status
     figures = (f"{status.lag:,}", f"{status.events_per_s:,.0f}", f"{status.folded:,}") if status else ("", "", "")
-    why = "; ".join(filter(None, (*map(str, status.unreachable if status else ()), unit.why)))
+    now = (*status.halted, *map(str, status.unreachable)) if status else ()
+    why = "; ".join(filter(None, (*now, unit.why)))
     return (unit.spec.name, unit.state, *figures, str(unit.restarts), why)
 
 
@@ -46,8 +49,8 @@ def table(units: Iterable[Unit], title: str = "") -> "RenderableType":
         grid.add_column(column, justify="right" if right else "left", no_wrap=column != "why", overflow="fold")
     for unit in units:
         row = [Text(cell) for cell in cells(unit)]
-        cut_off = unit.status is not None and bool(unit.status.unreachable)
-        row[1].stylize("bold red" if cut_off else _STYLES.get(unit.state, ""))
+        impaired = unit.status is not None and bool(unit.status.unreachable or unit.status.halted)
+        row[1].stylize("bold red" if impaired else _STYLES.get(unit.state, ""))
         grid.add_row(*row)
     return grid
 
@@ -58,7 +61,7 @@ class View:
     def __init__(self, units: Iterable[Unit], title: str = "") -> None:
         self._units = list(units)
         self._title = title
-        self._printed: dict[str, tuple[str, int, tuple[str, ...]]] = {}
+        self._printed: dict[str, tuple[str, int, tuple[str, ...], tuple[str, ...]]] = {}
         self._live: Live | None = None
 
     def __enter__(self) -> Self:
@@ -84,7 +87,8 @@ class View:
             return
         for unit in self._units:
             away = tuple(each.server for each in unit.status.unreachable) if unit.status else ()
-            now = (unit.state, unit.restarts, away)
+            halted = unit.status.halted if unit.status else ()
+            now = (unit.state, unit.restarts, away, halted)
             before = self._printed.get(unit.spec.name)
             if before != now:
                 self._printed[unit.spec.name] = now
@@ -107,7 +111,9 @@ def _line(unit: Unit, back: Iterable[str] = ()) -> str:
     status = unit.status
     figures = f" lag={status.lag} events_per_s={status.events_per_s:.0f}" if status else ""
     why = f" restarts={unit.restarts} why={unit.why!r}" if unit.why else ""
-    contact = [*map(str, status.unreachable), *(f"reaches {each} again" for each in back)] if status else []
+    contact = (
+        [*status.halted, *map(str, status.unreachable), *(f"reaches {each} again" for each in back)] if status else []
+    )
     return f"{second(datetime.now(UTC))} {unit.spec.name} {unit.state}{figures}{why}" + "".join(
         f"; {each}" for each in contact
     )

@@ -18,7 +18,7 @@ from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_one_of_many, show_table
 from cli.top.readings import Instruments, Reading
 from cli.top.summary import Bus, Summary, summarise
-from cli.top.table import CONTEXTS, SERVICES, bus_line, context_cells, rendered, service_cells, unreachable_lines
+from cli.top.table import CONTEXTS, SERVICES, bus_line, context_cells, rendered, service_cells, trouble_lines
 from shared.bus.server_check import Server, look
 from shared.errors import KoordError
 from shared.log.admin.session import opened
@@ -156,7 +156,7 @@ def _print(summary: Summary, output: Format) -> None:
     show_table(CONTEXTS, [context_cells(row) for row in summary.contexts])
     click.echo()
     click.echo(bus_line(summary))
-    for line in unreachable_lines(summary):
+    for line in trouble_lines(summary):
         click.echo(line)
     for problem in summary.problems:
         click.echo(problem, err=True)

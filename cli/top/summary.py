@@ -22,6 +22,7 @@ class ServiceRow(msgspec.Struct, frozen=True):
         cpu_percent: of one core, between the two readings.
         lag: events announced and not folded yet.
         unreachable: servers that it cannot reach.
+        halted: work that it does not do until somebody acts: what, why, and what to do.
     """
 
     service: str
@@ -35,6 +36,7 @@ class ServiceRow(msgspec.Struct, frozen=True):
     events_per_s: float | None = None
     refused: str = ""
     unreachable: tuple[Unreachable, ...] = ()
+    halted: tuple[str, ...] = ()
 
 
 class ContextRow(msgspec.Struct, frozen=True):
@@ -113,6 +115,7 @@ def _process(name: str, status: Status | None, before: Reading | None, now: Read
         status.events_per_s,
         status.refused,
         status.unreachable,
+        status.halted,
     )
 
 

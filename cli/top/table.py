@@ -59,9 +59,10 @@ def context_cells(row: ContextRow) -> tuple[str, ...]:
     )
 
 
-def unreachable_lines(summary: Summary) -> list[str]:
-    """Returns the servers that each service cannot reach, since when, and why."""
-    return [f"{row.replica} {each}" for row in summary.services for each in row.unreachable]
+def trouble_lines(summary: Summary) -> list[str]:
+    """Returns the work that each service does not do, and the servers that it cannot reach, since when, and why."""
+    halted = [f"{row.replica}: {each}" for row in summary.services for each in row.halted]
+    return halted + [f"{row.replica} {each}" for row in summary.services for each in row.unreachable]
 
 
 def bus_line(summary: Summary) -> str:
@@ -101,7 +102,7 @@ def rendered(summary: Summary, width: int) -> "RenderableType":
         Text(""),
         Text(bus_line(summary)),
         *([Text(f"{width} columns: without {', '.join(left_out)}", style="dim")] if left_out else []),
-        *(Text(line, style="bold red") for line in unreachable_lines(summary)),
+        *(Text(line, style="bold red") for line in trouble_lines(summary)),
         *(Text(problem, style="bold red") for problem in summary.problems),
     )
 
@@ -130,14 +131,17 @@ def _grid(columns: Sequence[str], rows: Sequence[Sequence[str]], shown: Sequence
     for row in rows:
         cells = {column: Text(cell) for column, cell in zip(columns, row, strict=True)}
         if (state := cells.get("state")) is not None:
-            state.stylize(_STYLES.get(state.plain, "bold red" if "cannot reach" in state.plain else ""))
+            state.stylize(_STYLES.get(state.plain, "bold red" if "(" in state.plain else ""))
         grid.add_row(*(cells[column] for column in shown))
     return grid
 
 
 def _trouble(row: ServiceRow) -> str:
-    """Returns the servers that refuse it or that it cannot reach, in brackets, as an addition to its state."""
+    """Returns whether it has halted, and the servers that refuse it or that it cannot reach, in brackets, as an addition
+    to its state.
+    """
     found = ["NATS refuses it"] if row.refused else []
+    found += ["halted"] if row.halted else []
     away = [name for each in row.unreachable if (name := each.server.partition(" at ")[0]) != "NATS" or not row.refused]
     found += [f"cannot reach {', '.join(away)}"] if away else []
     return f" ({'; '.join(found)})" if found else ""

@@ -105,6 +105,10 @@ class Gateway:
         """Returns the resources that are not read at the moment."""
         return self._observations.outages
 
+    def halts(self) -> list[str]:
+        """Returns why no effects are started at the moment, and what to do; empty while they are."""
+        return self._observations.short_lists.halts()
+
     async def run(self) -> None:
         """Works until a stop is requested, beside no other system that writes to the cluster."""
         requests = ListRequests(
@@ -298,6 +302,7 @@ async def lead(runtime: Runtime, connect: Callable[..., KubeApi] = KubeApi) -> N
             runtime.unreachable_servers.append(
                 lambda: unreachable(gateway.outages.current(), api.server, runtime.now_ns())
             )
+            runtime.halted.append(gateway.halts)
             await gateway.run()
 
 

@@ -39,6 +39,16 @@ class ShortList(msgspec.Struct, frozen=True):
         """Returns whether the list was repeated and is still short, so that an operator may confirm it."""
         return self.lists > 1
 
+    @property
+    def remedy(self) -> str:
+        """Returns what to do about it."""
+        return "confirm it if they are gone (`koord cluster confirm`)" if self.repeated else "it is being repeated"
+
+    @property
+    def halt(self) -> str:
+        """Returns what does not happen until the list is whole or confirmed, why, and what to do."""
+        return f"effects are stopped: {self}; {self.remedy}"
+
     def __str__(self) -> str:
         """Describes the list, with the names of some objects."""
         more = f" and {self.missing - len(self.names)} more" if self.missing > len(self.names) else ""

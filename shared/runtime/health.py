@@ -90,15 +90,15 @@ async def serve(address: str, status: Callable[[], Status], metrics: Metrics) ->
 def ready_text(status: Status) -> str:
     """Returns the text of `/readyz`: the state, and a line for each trouble.
 
-    A service that cannot reach a server stays ready: it answers requests from what it has read, and taking it out of
-    service would reach the server no sooner.
+    A service that cannot reach a server, or has halted, stays ready: it answers requests from what it has read, and
+    taking it out of service would mend nothing.
     """
     lines = [status.state]
     if status.disk_free is not None and status.disk_free < DISK_LOW:
         lines.append(f"disk of the log: {status.disk_free:.0%} free")
     if status.wal_disk_free is not None and status.wal_disk_free < DISK_LOW:
         lines.append(f"disk of the write-ahead log: {status.wal_disk_free:.0%} free")
-    return "\n".join([*lines, *map(str, status.unreachable)])
+    return "\n".join([*lines, *status.halted, *map(str, status.unreachable)])
 
 
 async def serve_pages(address: str, pages: Pages) -> web.AppRunner:

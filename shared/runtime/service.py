@@ -176,6 +176,7 @@ class Runtime:
         self.phase = "starting"
         self.counts: dict[str, int] = {}  # counters of the service itself, for `/statusz`
         self.unreachable_servers: list[Callable[[], Iterable[Unreachable]]] = []  # of the service itself
+        self.halted: list[Callable[[], Iterable[str]]] = []  # work that the service does not do: what, why, what to do
         self.rejections = RejectionRecord()
         self.rebuilt = ""
         self.disk_free: float | None = None  # share of the log's disk, where it is known
@@ -262,6 +263,7 @@ class Runtime:
             disk_free=self.disk_free,
             wal_disk_free=self.wal_disk_free,
             unreachable=tuple(self._unreachable()),
+            halted=tuple(text for found in self.halted for text in found()),
             rejected=self.rejections.newest(),
             counts=self.counts | {f"refused announcements of {name}": n for name, n in self.follower.refused.items()},
         )

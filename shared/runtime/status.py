@@ -23,6 +23,7 @@ class Status(msgspec.Struct, frozen=True):
         disk_free: free share of the log's disk, 0 to 1; None where it is not known.
         wal_disk_free: the same of the disk of the write-ahead log, where that is another.
         unreachable: servers that it cannot reach at the moment.
+        halted: work that it does not do until somebody acts: what, why, and what to do.
         rejected: messages of the newest minutes that it rejected, by subject.
         counts: counters of this service, such as silent nodes.
         up_s: since the process began.
@@ -45,6 +46,7 @@ class Status(msgspec.Struct, frozen=True):
     wal_disk_free: float | None = None
     counts: dict[str, int] = {}
     unreachable: tuple[Unreachable, ...] = ()
+    halted: tuple[str, ...] = ()
     rejected: tuple[RejectedMessages, ...] = ()
     up_s: float = 0.0
     cpu_s: float = 0.0

@@ -113,6 +113,10 @@ class ShortLists:
             of_resource.pop(resource, None)
         return True
 
+    def halts(self) -> list[str]:
+        """Returns a text about each held list, for those who only look: this makes no list one that may be confirmed."""
+        return [held.describe().halt for held in self.held.values()]
+
     def show(self) -> list[ShortList]:
         """Returns the held lists for operators, who may confirm what they have seen."""
         for resource, held in self.held.items():

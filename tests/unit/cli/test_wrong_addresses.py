@@ -164,7 +164,7 @@ def test_an_api_server_that_is_away_is_one_row_for_all_resources() -> None:
     away = [unread(f"r{number}", 10.0 + number, "Connection refused") for number in range(8)]
     rows = list(unread_rows([*away, unread("pods", 30, "403 pods is forbidden: user may not")]))
     assert rows == [
-        ("r0, r1, r2, r3, r4 and 3 more", "17 s", "Connection refused"),
+        ("r0, r1, r2, r3, r4 and 3 more", "10 s to 17 s", "Connection refused"),
         ("pods", "30 s", "403 pods is forbidden: user may not"),
     ]
     findings = [finding.what for finding in about_lists(GatewayLists(unread=tuple(away)))]
