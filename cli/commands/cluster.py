@@ -92,13 +92,16 @@ def _is_confirmed() -> bool:
 
 
 def unread_rows(unread: Sequence[Unread]) -> Iterator[tuple[str, str, str]]:
-    """Yields a row for each cause: an API server that is away is one cause for all resources."""
+    """Yields a row for each cause: an API server that is away is one cause for all resources. Where they are not read for
+    different times, it has the shortest and the longest.
+    """
     by_cause: dict[str, list[Unread]] = {}
     for one in unread:
         by_cause.setdefault(one.cause, []).append(one)
     for cause, together in by_cause.items():
         names = first_names([one.resource for one in together], NAMED)
-        yield names, age(max(one.lasts_s for one in together)), cause
+        shortest, longest = (age(of(one.lasts_s for one in together)) for of in (min, max))
+        yield names, longest if shortest == longest else f"{shortest} to {longest}", cause
 
 
 async def _found(endpoints: Endpoints) -> GatewayLists:

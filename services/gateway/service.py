@@ -300,7 +300,7 @@ async def lead(runtime: Runtime, connect: Callable[..., KubeApi] = KubeApi) -> N
         with first_error_alone():
             gateway = Gateway(runtime, api)
             runtime.unreachable_servers.append(
-                lambda: unreachable(gateway.outages.current(), api.server, runtime.now_ns())
+                lambda: unreachable(gateway.outages.current(), api.server, runtime.now_ns(), api.silent_s)
             )
             runtime.halted.append(gateway.halts)
             await gateway.run()

@@ -23,6 +23,8 @@ CLUSTER_IDENTITY = "the namespace kube-system"
 """Stands for the first read of a term: nothing else is read before it."""
 
 NAMED = 3
+STOOD_S = 5.0
+"""A watch that the server accepted, and that stood for so long, has ended an outage even if it delivered nothing."""
 ANSWER_S = 3.0
 """Time in which the API server answers one small request, unless it hangs."""
 
@@ -49,25 +51,31 @@ class Outages:
         self._since_s: dict[str, float] = {}
         self._reasons: dict[str, str] = {}
         self._reported_s: dict[str, float] = {}
-        self._accepted: dict[str, None] = {}
+        self._accepted: dict[str, float] = {}
 
     def accepted(self, resource: str) -> None:
         """Records that the server has accepted a new watch, whose first line may take it a minute.
 
-        The outage is not shown any more. It ends with the first line, and goes on if the watch fails before that.
+        The outage is not shown any more. It ends with the first line, and goes on if the watch fails before that and
+        within STOOD_S, as one that something between accepts and cuts. A later failure begins an outage of its own.
         """
         if resource in self._since_s:
-            self._accepted[resource] = None
+            self._accepted.setdefault(resource, self._now_s())
 
     def failing(self, resource: str, reason: str) -> None:
         """Records a failure; an empty reason ends the outage."""
-        self._accepted.pop(resource, None)
+        accepted_s = self._accepted.pop(resource, None)
+        if accepted_s is not None and self._now_s() - accepted_s >= STOOD_S:
+            self._end(resource)
         if reason:
             self._since_s.setdefault(resource, self._now_s())
             self._reasons[resource] = reason
         else:
-            self._since_s.pop(resource, None)
-            self._reported_s.pop(resource, None)
+            self._end(resource)
+
+    def _end(self, resource: str) -> None:
+        self._since_s.pop(resource, None)
+        self._reported_s.pop(resource, None)
 
     def current(self) -> list[Outage]:
         """Returns the outages to show, the longest first."""
@@ -110,24 +118,28 @@ async def find_unreachable(api: KubeApi, outages: Outages, now_ns: Callable[[], 
             await api.cluster_uid()
     except (ApiError, TimeoutError) as error:
         reason = without_request(str(error)) or f"no answer within {ANSWER_S:g} s"
-        since_ns = now_ns() - round(api.silent_s * SECOND)
+        longest_s = max([0.0, *(outage.lasts_s for outage in outages.current())])
+        since_ns = now_ns() - round(max(api.silent_s, longest_s) * SECOND)
         return (Unreachable(f"the API server at {api.server}", since_ns, reason),)
-    return unreachable(outages.current(), api.server, now_ns())
+    return unreachable(outages.current(), api.server, now_ns(), api.silent_s)
 
 
-def unreachable(outages: Sequence[Outage], server: str, now_ns: int) -> tuple[Unreachable, ...]:
-    """Returns the outages as one line: the whole API server where nodes and pods are not read, else what is not read.
+def unreachable(outages: Sequence[Outage], server: str, now_ns: int, silent_s: float = 0.0) -> tuple[Unreachable, ...]:
+    """Returns the outages as one line: the whole API server where nodes and pods are not read, or where it has sent
+    nothing since the first failure; else what is not read.
 
     Args:
         outages: the longest first.
         server: address of the API server.
         now_ns: the wall clock.
+        silent_s: time since the API server last sent anything, from which on it counts as away.
     """
     if not outages:
         return ()
     names, longest = [outage.resource for outage in outages], outages[0]
-    since_ns, reason = now_ns - round(longest.lasts_s * SECOND), without_request(longest.reason)
-    if ESSENTIAL.issubset(names) or CLUSTER_IDENTITY in names:
+    lasts_s, reason = max(longest.lasts_s, silent_s), without_request(longest.reason)
+    since_ns = now_ns - round(lasts_s * SECOND)
+    if silent_s >= longest.lasts_s or ESSENTIAL.issubset(names) or CLUSTER_IDENTITY in names:
         return (Unreachable(f"the API server at {server}", since_ns, reason),)
     shown = first_names(names, NAMED)
     return (Unreachable(f"some resources of the API server at {server}", since_ns, f"{shown}: {reason}"),)

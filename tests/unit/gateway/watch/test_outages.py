@@ -37,12 +37,39 @@ def test_an_outage_is_reported_when_it_has_lasted_and_again_after_as_long() -> N
 def test_a_watch_that_the_server_accepted_is_not_shown_and_is_an_outage_until_it_delivers() -> None:
     outages = Outages(clock := Clock())
     outages.failing("pods", "watch: 503")
+    clock.now_s += 196
     outages.accepted("pods")
-    clock.now_s += 200
+    clock.now_s += 4
     assert outages.current() == []
     assert (outages.longest_s(), len(outages.to_report(180))) == (200, 1)
     outages.failing("pods", "watch: 503 again")
     assert outages.current() == [Outage("pods", 200.0, "watch: 503 again")]
+
+
+def test_a_watch_that_stood_before_it_failed_has_ended_the_outage_before() -> None:
+    """A frozen API server came back, was shown as well for 12 s, and was killed: the outage began with that."""
+    outages = Outages(clock := Clock())
+    outages.failing("pods", "watch: no response in time")
+    clock.now_s += 300
+    outages.accepted("pods")
+    clock.now_s += 12
+    outages.failing("pods", "watch: Connection refused")
+    clock.now_s += 3
+    assert outages.current() == [Outage("pods", 3.0, "watch: Connection refused")]
+    assert outages.to_report(180) == []
+
+
+def test_an_api_server_that_has_sent_nothing_since_the_first_failure_is_away_as_a_whole() -> None:
+    outages = Outages(clock := Clock())
+    outages.failing("the Lease koordinator-system/koordstream", "GET /apis: no response in time")
+    clock.now_s += 10
+
+    def shown(silent_s: float) -> list[tuple[str, int]]:
+        found = unreachable(outages.current(), "https://kube:6443", 100 * SECOND, silent_s)
+        return [(each.server, each.since_ns // SECOND) for each in found]
+
+    assert shown(silent_s=21.0) == [("the API server at https://kube:6443", 79)], "since its last answer"
+    assert shown(silent_s=2.0) == [("some resources of the API server at https://kube:6443", 90)]
 
 
 def test_an_api_server_is_unreachable_when_neither_nodes_nor_pods_are_read() -> None:
