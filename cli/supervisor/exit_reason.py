@@ -1,8 +1,12 @@
 """The reason why a process ended, in one line: from its exit code and the end of its log."""
 
+import re
 import signal
 
 import msgspec
+
+_OF_GROUP = re.compile(r"^ +\| (?=\S)(?!Traceback)(.+)")
+"""A line of a traceback of several errors that is no frame: one of the errors themselves."""
 
 
 class _Line(msgspec.Struct):
@@ -24,6 +28,8 @@ def why_it_ended(exit_code: int | None, tail: str) -> str:
         try:
             line = msgspec.json.decode(text, type=_Line)
         except msgspec.DecodeError:
+            if (of_group := _OF_GROUP.match(text)) is not None:
+                return of_group[1]
             if text and not text.startswith((" ", "Traceback")):
                 return text  # the last line of a traceback: the error itself
             continue

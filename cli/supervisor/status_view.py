@@ -1,6 +1,7 @@
 """The state of the services: a live table on a terminal, and elsewhere one line for each change."""
 
 import sys
+import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from types import TracebackType
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 import click
 
-from cli.supervisor.supervisor import Unit
+from cli.supervisor.supervisor import STABLE_S, Unit
 from cli.terminal.durations import second
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from rich.live import Live
 
 COLUMNS = ("service", "state", "lag", "events/s", "events", "restarts", "why")
+SHORT = 60
+"""Characters of the reason of an end that are shown of a service that responds again; its log has the whole."""
 _STYLES = {
     "leading": "green",
     "waiting-for-lock": "cyan",
@@ -27,15 +30,38 @@ _STYLES = {
 }
 
 
-def cells(unit: Unit) -> tuple[str, ...]:
+def cells(unit: Unit, now_s: float = 0.0) -> tuple[str, ...]:
     """Returns one row of the table; empty where the service has no status. `why` begins with what it does not do, and what
-    it cannot reach.
+    it cannot reach, and ends with its last end, for `STABLE_S` after that.
+
+    Args:
+        now_s: seconds since the epoch; by default the present.
     """
     status = unit.status
     figures = (f"{status.lag:,}", f"{status.events_per_s:,.0f}", f"{status.folded:,}") if status else ("", "", "")
     now = (*status.halted, *map(str, status.unreachable)) if status else ()
-    why = "; ".join(filter(None, (*now, unit.why)))
+    why = "; ".join(filter(None, (*now, _silence(unit), _last_end(unit, now_s or time.time()))))
     return (unit.spec.name, unit.state, *figures, str(unit.restarts), why)
+
+
+def _silence(unit: Unit) -> str:
+    """Returns that a process runs and does not respond, and what to do; empty where it does, or ended."""
+    if unit.silent_s is None or unit.process.pid is None:
+        return ""
+    pid = unit.process.pid
+    return f"process {pid} does not respond since {_clock(unit.silent_s)}; `kill -9 {pid}`: it is started again"
+
+
+def _last_end(unit: Unit, now_s: float) -> str:
+    """Returns why and when a unit ended last, cut where it responds again; empty once it did so for long."""
+    if not unit.why or (unit.status is not None and now_s - unit.ended_s > STABLE_S):
+        return ""
+    why = unit.why if unit.status is None or len(unit.why) <= SHORT else f"{unit.why[: SHORT - 3].rstrip()}..."
+    return f"ended at {_clock(unit.ended_s)}: {why}"
+
+
+def _clock(at_s: float) -> str:
+    return f"{datetime.fromtimestamp(at_s, UTC):%H:%M:%SZ}"
 
 
 def table(units: Iterable[Unit], title: str = "") -> "RenderableType":

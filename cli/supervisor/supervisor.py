@@ -27,6 +27,9 @@ from shared.runtime.status import Status
 from shared.runtime.task_cancellation import cancel_and_wait
 
 POLL_INTERVAL_S = 0.5
+_TAIL_BYTES = 65_536
+STABLE_S = 300.0
+"""Time after which the reason of a service's last end is not shown any more, once the service responds."""
 DRAIN_S = 15.0
 """The runner gives a service 10 s to drain and then writes a snapshot."""
 
@@ -57,6 +60,8 @@ class Unit:
     Attributes:
         restarts: how often it was started again.
         why: why it ended last; empty until it did.
+        ended_s: when it did, seconds since the epoch.
+        silent_s: since when it runs and does not respond, although it did; None while it responds.
         status: its newest status; None while it does not respond.
         answered: this process has responded at least once.
         stopped: its end was requested.
@@ -68,6 +73,8 @@ class Unit:
         self.http = http
         self.restarts = 0
         self.why = ""
+        self.ended_s = 0.0
+        self.silent_s: float | None = None
         self.status: Status | None = None
         self.answered = False
         self.stopped = False
@@ -218,6 +225,7 @@ class Supervisor:
             await unit.process.ended()
             lived_s = time.monotonic() - started
             unit.status, unit.answered = None, False
+            unit.ended_s, unit.silent_s = time.time(), None
             unit.why = why_it_ended(unit.process.exit_code, _written_since(unit.process.log, wrote))
             self._changed.set()
             delay_s = next_delay(delay_s, lived_s)
@@ -245,10 +253,15 @@ class Supervisor:
             pass
         if polled is not None and unit.process.pid == polled:  # else the status is of an earlier process
             unit.status, unit.answered = status, unit.answered or status is not None
+            is_silent = unit.answered and status is None
+            unit.silent_s = (unit.silent_s or time.time()) if is_silent else None
 
 
 def _written_since(log: Path, offset: int) -> str:
     with log.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
-        file.seek(max(offset if offset <= size else 0, size - 65_536))  # rotated since, if it is smaller
+        begin = offset if offset <= size else 0  # rotated since, if it is smaller
+        file.seek(max(begin, size - _TAIL_BYTES))
+        if size - _TAIL_BYTES > begin:
+            file.readline()  # the rest of a line whose begin is left out
         return file.read().decode(errors="replace")

@@ -1,7 +1,13 @@
 """Decisions of the supervisor: restarts, and the reason of an end."""
 
+from pathlib import Path
+
+from cli.processes.child_process import Process
 from cli.supervisor.exit_reason import why_it_ended
 from cli.supervisor.restart_backoff import next_delay
+from cli.supervisor.status_view import SHORT, cells
+from cli.supervisor.supervisor import STABLE_S, Spec, Unit, _written_since
+from shared.runtime.status import Status
 
 
 def test_the_wait_doubles_up_to_ten_seconds() -> None:
@@ -30,6 +36,60 @@ def test_the_last_error_in_the_log_is_the_reason() -> None:
 def test_the_last_line_of_a_traceback_is_the_reason() -> None:
     tail = 'Traceback (most recent call last):\n  File "x.py", line 1, in <module>\n    1 / 0\nZeroDivisionError: division by zero\n'
     assert why_it_ended(1, tail) == "ZeroDivisionError: division by zero"
+
+
+def test_the_innermost_error_of_several_is_the_reason_and_no_piece_of_a_line_before_it() -> None:
+    tail = (
+        '{"level":"warning","message":"disk is low"}\n'
+        "  + Exception Group Traceback (most recent call last):\n"
+        '  |   File "x.py", line 1, in <module>\n'
+        "  |     run()\n"
+        "  | ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)\n"
+        "  +-+---------------- 1 ----------------\n"
+        "    | Traceback (most recent call last):\n"
+        '    |   File "y.py", line 2, in run\n'
+        "    |     raise KeyError('node-7')\n"
+        "    | KeyError: 'node-7'\n"
+        "    +------------------------------------\n"
+    )
+    assert why_it_ended(1, tail) == "KeyError: 'node-7'"
+
+
+def test_a_long_log_is_read_from_the_begin_of_a_line(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text('{"level":"info","message":"' + "x" * 70_000 + '"}\n{"level":"info","message":"bye"}\n')
+    assert _written_since(log, 0) == '{"level":"info","message":"bye"}\n'
+    assert _written_since(log, log.stat().st_size - 33) == '{"level":"info","message":"bye"}\n'
+
+
+def unit_of(tmp_path: Path) -> Unit:
+    return Unit(Spec("scheduler", "scheduler"), Process("scheduler", ["sleep", "60"], tmp_path / "log"), "127.0.0.1:1")
+
+
+def test_the_reason_of_an_end_has_its_instant_is_short_after_the_return_and_goes() -> None:
+    unit = unit_of(Path("unused"))
+    unit.why, unit.ended_s = f"DatabaseUnreachable: {'Postgres is away ' * 9}", 1_800_000_000.0
+    assert cells(unit, unit.ended_s + 1)[-1] == f"ended at 08:00:00Z: {unit.why}"
+    unit.status = Status("scheduler", "leading", 1, 0, 0.0, 0, {}, bus=True)
+    back = cells(unit, unit.ended_s + 1)[-1]
+    assert back.startswith("ended at 08:00:00Z: DatabaseUnreachable: Postgres is away")
+    assert (back.endswith("..."), len(back)) == (True, len("ended at 08:00:00Z: ") + SHORT)
+    assert cells(unit, unit.ended_s + STABLE_S + 1)[-1] == ""
+
+
+def test_a_process_that_hangs_is_named_with_how_to_end_it(tmp_path: Path) -> None:
+    unit = unit_of(tmp_path)
+    unit.process.start()
+    try:
+        unit.answered, unit.silent_s = True, 1_800_000_000.0
+        pid = unit.process.pid
+        assert unit.state == "silent"
+        assert (
+            cells(unit)[-1] == f"process {pid} does not respond since 08:00:00Z; `kill -9 {pid}`: it is started again"
+        )
+    finally:
+        unit.process.kill()
+    assert "does not respond" not in cells(unit)[-1]
 
 
 def test_without_a_message_the_exit_code_is_the_reason() -> None:
