@@ -23,7 +23,7 @@ _API_SERVER = "API server"
 
 
 class GatewayTrouble(msgspec.Struct, frozen=True):
-    """What of a gateway's status (shared/runtime/status.py) makes an answer from the log one to be careful with."""
+    """The part of a gateway's status (shared/runtime/status.py) that makes an answer from the log one to be careful with."""
 
     service: str
     halted: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What a halted gateway, or one without its cluster, looks like in every view."""
+"""A halted gateway, and one without its cluster, in every view."""
 
 from pathlib import Path
 
