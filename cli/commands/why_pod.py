@@ -22,7 +22,10 @@ from services.scheduler.state.quota_reason_codes import waits_for_quota
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.errors import KoordError
 from shared.events import EVENT_TYPES, RecordedEvent
+from shared.events.cluster import PodObserved
+from shared.events.quota import PodAttached, PodMoved
 from shared.events.scheduling import PodPlaced, PodUnschedulable
+from shared.kube.elastic_quota import QUOTA_NAME
 from shared.log.codec import Codec
 from shared.log.reader import LogReader, Row, recorded
 
@@ -75,6 +78,8 @@ async def explain_pod(
     if found.status in ("waiting", "unschedulable"):
         is_untried = isinstance(newest, PodUnschedulable) and not newest.attempt
         return _with_present_wait(found, view or await scheduler_state(log), language, is_untried=is_untried)
+    if found.status in ("bound", "placed") and _counts_in_another_quota(records, found.pod_uid):
+        found = _with_missing_quota(found, view or await scheduler_state(log))
     if found.status == "bound" and (move := await move_under_way(log, name, found.pod_uid)):
         return replace(found, summary=f"{found.summary}; {move}")
     if found.status == "bound" and (failed := await failed_move(log, name, found.pod_uid)):
@@ -92,6 +97,28 @@ async def _unknown(log: LogReader, name: str, uid: str, view: SchedulerState | N
     return UnknownPod(
         f"the log has no event about pod {name}{of_uid}{meant}; `koord get pods -A` shows those there are"
     )
+
+
+def _counts_in_another_quota(records: Iterable[RecordedEvent], uid: str) -> bool:
+    """Returns True where the quota in which the pod counts is not the one that its label names."""
+    label, quota = "", ""
+    for record in records:
+        match record.event:
+            case PodObserved(object=observed) if observed.metadata.uid == uid:
+                label = (observed.metadata.labels or {}).get(QUOTA_NAME, "")
+            case PodAttached(pod_uid=own, quota=name) | PodMoved(pod_uid=own, quota=name) if own == uid:
+                quota = name
+    return bool(label and quota) and label != quota
+
+
+def _with_missing_quota(found: Explanation, view: SchedulerState) -> Explanation:
+    """Adds that the quota of the pod's label does not exist, so that its limits do not hold the pod."""
+    from services.scheduler.explain.impossible_requests import missing_quota  # only here: as below
+
+    record = view.pods.get(found.pod_uid)
+    if record is None or record.pod_class is None:
+        return found
+    return replace(found, mistakes=tuple(missing_quota(view, record.pod_class)))
 
 
 def _with_present_wait(found: Explanation, view: SchedulerState, language: str, *, is_untried: bool) -> Explanation:

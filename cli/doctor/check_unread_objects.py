@@ -6,6 +6,7 @@ from cli.doctor.finding import Finding
 from cli.simulated_cluster import edit_advice
 from services.scheduler.explain.gang_status import ignored_settings
 from services.scheduler.explain.ignored_node_annotations import ignored_annotations
+from services.scheduler.explain.impossible_requests import missing_quota
 from services.scheduler.explain.invalid_reservations import RejectedReservation
 from services.scheduler.explain.objects_without_plugin import UnreadObjects
 from services.scheduler.explain.waiting_order_config import QueueRules
@@ -50,7 +51,7 @@ def about_ignored_pod_settings(
     pods_by_fault: dict[str, list[str]] = {}
     for record in view.pods.values():
         if record.pod_class is not None and record.pod_class.scheduler in schedulers and not record.ended:
-            for fault in ignored_settings_of(record.pod_class):
+            for fault in (*ignored_settings_of(record.pod_class), *missing_quota(view, record.pod_class)):
                 pods_by_fault.setdefault(fault, []).append(record.name)
     for fault, names in sorted(pods_by_fault.items())[:NAMED]:
         what = f"{len(names)} pod{'' if len(names) == 1 else 's'} ({first_names(sorted(names), NAMED)}): {fault}"

@@ -81,7 +81,8 @@ class Explanation(msgspec.Struct, frozen=True):
         evaluation: of its last placement or rejection, if that cycle is among the events.
         steps: its events in the order in which they were appended.
         ignored: its labels and annotations that cannot be read and have no effect.
-        mistakes: of a pod that waits, what is probably misspelt: names that nothing has, and faults of its gang.
+        mistakes: of a pod that waits, what is probably misspelt: names that nothing has, and faults of its gang; of one
+            on a node, that the quota of its label does not exist.
     """
 
     pod: str

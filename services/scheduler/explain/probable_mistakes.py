@@ -1,5 +1,5 @@
-"""Probable mistakes about a pod or Reservation that waits: more than any node has, names that nothing has, and faults of
-its gang.
+"""Probable mistakes about a pod or Reservation that waits: requests that nothing can meet, names that nothing has, and
+faults of its gang.
 
 None of it is an error in itself: another scheduler may have the name, and a Reservation may be created later. A
 function of the State and of the rules in force, for commands that read the log.
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import msgspec
 
 from services.scheduler.explain.gang_status import ignored_settings
+from services.scheduler.explain.impossible_requests import impossible_requests, missing_quota
 from services.scheduler.explain.waiting_order_config import QueueRules
 from services.scheduler.plugins.reservation.reservation_affinity import AFFINITY, ReservationAffinity, wish_of
 from services.scheduler.state.pod_equivalence_class import PodClass
@@ -17,8 +18,6 @@ from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.scheduler_state import SchedulerState
 from services.scheduler.state.watched_api_resources import RESERVATIONS
 from shared.closest_name import did_you_mean
-from shared.kube.quantity import BadQuantity, amount, nanos
-from shared.kube.quantity_text import amount_text
 
 
 def probable_mistakes(view: SchedulerState, rules: QueueRules, record: PodRecord) -> tuple[str, ...]:
@@ -27,7 +26,8 @@ def probable_mistakes(view: SchedulerState, rules: QueueRules, record: PodRecord
     if pod_class is None:
         return ()
     found = (
-        *_of_size(view, pod_class),
+        *impossible_requests(view, record),
+        *missing_quota(view, pod_class),
         *_of_scheduler(rules, pod_class),
         *_of_affinity(view, pod_class),
         *_of_gang(view, rules, record),
@@ -35,27 +35,12 @@ def probable_mistakes(view: SchedulerState, rules: QueueRules, record: PodRecord
     return tuple(dict.fromkeys(found))
 
 
-def _of_size(view: SchedulerState, pod_class: PodClass) -> Iterator[str]:
-    """Yields each resource of which the pod requests more than the largest node has: it waits for a larger node."""
-    nodes = [each.node.status.allocatable or {} for each in view.nodes.values()]
-    for resource, requested in sorted(pod_class.request.items()):
-        largest = max((_amount(resource, there.get(resource, "0")) for there in nodes), default=0)
-        if nodes and requested > largest > 0:
-            sizes = amount_text(resource, requested), amount_text(resource, largest)
-            yield f"it is larger than every node: it requests {resource} {sizes[0]}, and the largest node has {sizes[1]}"
-
-
-def _amount(resource: str, quantity: str) -> int:
-    try:
-        return amount(resource, nanos(quantity))
-    except BadQuantity:
-        return 0
-
-
 def _of_scheduler(rules: QueueRules, pod_class: PodClass) -> Iterator[str]:
-    """Yields that no profile has the name: of a Reservation always, since no other scheduler places these."""
+    """Yields that no profile has the name: of a Reservation always, since no other scheduler places these. The scheduler
+    that shadow mode compares with has its own pods.
+    """
     name, there = pod_class.scheduler, list(rules.schedulers)
-    if name in there:
+    if name in there or (name == rules.shadowed and not pod_class.reserves):
         return
     if pod_class.reserves:
         given = f"give one of {', '.join(there)} in spec.template.spec.schedulerName"

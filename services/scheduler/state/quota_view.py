@@ -170,6 +170,10 @@ class QuotaView(QuotaHeadroom):
             return self._observed_names[label] > 0 and label not in _WITHOUT_CHARGE
         return self._observed_namespaces[namespace] > 0
 
+    def exists(self, name: str) -> bool:
+        """Returns True for a quota of the ledger, and for one with an ElasticQuota that it has yet to read, or rejects."""
+        return name in self.names.quotas or self._observed_names[name] > 0
+
     def entry_of(self, uid: str, namespace: str, labels: Mapping[str, str], request: Mapping[str, int]) -> Entry | None:
         """Returns the pod's entry in the ledger, or the one that it will have; None for a pod without a limited quota."""
         entry = self.pods.get(uid)

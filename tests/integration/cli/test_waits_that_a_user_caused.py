@@ -65,6 +65,7 @@ def _misspelt() -> World:
     world.add_pod(pod("sister", labels={gang.LIGHTWEIGHT_NAME: "lab", gang.LIGHTWEIGHT_MINIMUM: "3x"}))
     world.add_pod(pod("starts", annotations={gang.NAME: "one", gang.MINIMUM: "1", gang.WAITING_TIME: "soon"}))
     world.add_pod(pod("charged", labels={QUOTA_NAME: "smal"}))
+    world.add_pod(pod("counts", labels={QUOTA_NAME: "smal"}, on="n1", phase="Running"))
     world.add_pod(pod("field", annotations={_AFFINITY: '{"nam": "kept"}'}))
     world.add_pod(pod("name", annotations={_AFFINITY: '{"name": "kep"}'}))
     world.add_pod(pod("other", scheduler="koord-schduler"))
@@ -95,6 +96,14 @@ async def test_why_pod_names_what_is_misspelt(database: str) -> None:
     assert "it belongs to quota koordinator-default-quota; its label names smal, which is not in force" in await why(
         "charged"
     )
+    missing = (
+        f"label {QUOTA_NAME} names quota 'smal', which does not exist: "
+        "the pod counts in koordinator-default-quota; perhaps 'small' is meant"
+    )
+    assert f"  check: {missing}\n" in await why("charged")
+    assert f"  check: {missing}\n" in await why("counts")
+    doctor = json.loads((await run(log, "doctor", "-o", "json")).stdout)
+    assert f"2 pods (d/charged, d/counts): {missing}" in [each["what"] for each in doctor]
     assert (
         f"  check: annotation {_AFFINITY} has a field 'nam', which has no effect; perhaps 'name' is meant\n"
         in await why("field")
