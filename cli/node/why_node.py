@@ -40,6 +40,8 @@ FULL_PERCENT = 95
 SILENT_REPORTS = 3
 MOST_STEPS = 12
 CLOSED = ("NoSchedule", "NoExecute")
+NOT_TRIED = frozenset(("OtherScheduler", "SchedulingGated", "BindingUnderWay", "PlacementHeld"))
+"""Codes of waiting pods that need no capacity of a node at present."""
 
 
 class NodeReason(msgspec.Struct, frozen=True):
@@ -202,7 +204,15 @@ def _is_full(requested: int, allocatable: int) -> bool:
 def _of_waiting(
     queue: list[WaitingPod], allocatable: dict[str, int], requested: dict[str, int]
 ) -> Iterator[NodeReason]:
-    """Yields each resource of which waiting pods request more than is free, except one that is requested in full."""
+    """Yields each resource of which waiting pods request more than is free, except one that is requested in full. Pods
+    that no scheduler of ours tries, and those that request more than the whole node has, do not count.
+    """
+    queue = [
+        each
+        for each in queue
+        if each.state.code not in NOT_TRIED
+        and all(each.pod_class.request.get(resource, 0) <= there for resource, there in allocatable.items())
+    ]
     for resource, there in sorted(allocatable.items()):
         size = requested.get(resource, 0)
         if _is_full(size, there):

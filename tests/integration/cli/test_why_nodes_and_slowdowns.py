@@ -194,6 +194,9 @@ async def test_a_node_names_what_is_free_where_waiting_pods_request_more(databas
         world.add_pod(pod("web", cpu="45", on="n1", phase="Running"))
         for each, cpu in enumerate(("10", "10", "5")):
             world.add_pod(pod(f"wait-{each}", cpu=cpu))
+        world.add_pod(pod("theirs", cpu="10", scheduler="default-scheduler"))
+        world.add_pod(pod("gated", cpu="10", gates=("later",)))
+        world.add_pod(pod("larger-than-the-node", cpu="200"))
         return world
 
     await write(await asyncio.to_thread(world), database)
