@@ -42,6 +42,7 @@ class Kind(NamedTuple):
         draw: the table on a terminal, where it is more than its columns.
         listed_by: the command that lists them, where it is not `koord get PLURAL`.
         join: the items of one name -> the object that programs get, where a kind has several items a name.
+        reads_name: `read` is given the `name` of the command line; None for all.
         watch: shows what it is given again and again until interrupted; adds `--watch`.
     """
 
@@ -57,6 +58,7 @@ class Kind(NamedTuple):
     watch: Callable[[Callable[[], Sequence[Any]], Format], None] | None = None
     complete: Callable[..., Any] | None = None
     listed_by: str = ""
+    reads_name: bool = False
 
 
 _NAMESPACE = Column("namespace", lambda item: item.namespace or "-")
@@ -98,7 +100,7 @@ def get_command(kind: Kind, summary: str) -> click.Command:
 
         def chosen() -> Sequence[Any]:
             with log_of(folder) as postgres:
-                items = asyncio.run(kind.read(postgres, **options))
+                items = asyncio.run(kind.read(postgres, **options, **({"name": name} if kind.reads_name else {})))
             return select(kind, items, name, namespace, is_everywhere=all_namespaces)
 
         if watch and kind.watch:

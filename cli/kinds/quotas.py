@@ -12,16 +12,30 @@ from cli.terminal import name_completion
 from cli.terminal.output import show_lines, show_text
 from cli.terminal.time_arguments import at_option
 from services.quota_ledger.explain.quota_overview import OverviewRow, overview
+from shared.errors import KoordError
 
 
-async def read(postgres: str, at: datetime | None = None) -> Sequence[OverviewRow]:
-    """Reads all quotas, as of the log's head or of an instant."""
+class QuotaWithoutAccount(KoordError):
+    """The quota has no amounts: its object is rejected, and never was valid."""
+
+
+async def read(postgres: str, at: datetime | None = None, name: str | None = None) -> Sequence[OverviewRow]:
+    """Reads all quotas, as of the log's head or of an instant, and names the faults of the objects, or of one
+    alone.
+
+    Raises:
+        QuotaWithoutAccount: that one is rejected, and never was valid.
+    """
     found = await accounts(postgres, at)
     if found.is_computed:
         show_text(COMPUTED, err=True)
+    rows = overview(found.projection)
     faults = (*render.rejected(found.projection), *render.ignored(found.projection))
-    show_lines([fault.text for fault in faults], err=True)
-    return overview(found.projection)
+    lines = [fault.text for fault in faults if name in (None, fault.name)]
+    if name is not None and lines and all(row.quota != name for row in rows):
+        raise QuotaWithoutAccount("; ".join(lines))
+    show_lines(lines, err=True)
+    return rows
 
 
 def _joined(rows: Sequence[OverviewRow]) -> dict[str, object]:
@@ -50,6 +64,7 @@ KIND = Kind(
     draw=live_tree.draw,
     join=_joined,
     watch=live_tree.watch,
+    reads_name=True,
     complete=name_completion.quotas,
 )
 

@@ -84,7 +84,10 @@ def _rejection_of(projection: LedgerProjection, name: str) -> Iterator[str]:
     """A line for the object that has the name of a quota, where it is rejected."""
     if name in projection.rejected:
         force = "its last valid declaration stays in force" if name in projection.tree_of else "its pods wait"
-        yield f"Quota {name} is rejected, and {force}: {projection.rejected[name]}"
+        reason = projection.rejected[name].removeprefix(
+            f"quota {name}: "
+        )  # begins with the name, as the webhook's message
+        yield f"Quota {name} is rejected, and {force}: {reason}"
 
 
 def ignored(projection: LedgerProjection) -> Iterator[QuotaFault]:

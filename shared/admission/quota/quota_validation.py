@@ -13,6 +13,7 @@ import msgspec
 
 from shared.admission.quota.quota_topology import Topology, check_cycle, checked_place
 from shared.admission.rejection import AdmissionRejected
+from shared.closest_name import did_you_mean
 from shared.domain.amounts import exceeding
 from shared.kube.elastic_quota import (
     DEFAULT,
@@ -27,6 +28,9 @@ from shared.kube.elastic_quota import (
 from shared.kube.json_text import read_json
 from shared.kube.quantity import BadQuantity, amounts
 from shared.kube.quantity_text import amount_text
+
+_COMMON = ("cpu", "memory", "ephemeral-storage", "pods")
+"""Resources that are suggested for a misspelt one, beside those of max."""
 
 Raw = Mapping[str, Any]
 
@@ -191,7 +195,13 @@ def check_min_within_max(quota: DeclaredQuota) -> None:
         AdmissionRejected: `minMax`.
     """
     for name, size in sorted(quota.min.items()):
-        if name not in quota.max or size > quota.max[name]:
+        if name not in quota.max:
+            meant = did_you_mean(name, sorted({*quota.max, *_COMMON} - {name}))
+            raise AdmissionRejected(
+                "minMax",
+                f"quota {quota.name}: min has {name}, and max does not; add it to max, or correct its name{meant}",
+            )
+        if size > quota.max[name]:
             raise AdmissionRejected(
                 "minMax", f"quota {quota.name}: min of {name} is above its max; raise max or lower min"
             )

@@ -460,7 +460,10 @@ async def test_rejected_quotas_are_named_until_they_are_corrected(installation: 
     await installation.append("quota", QuotaRejected("team", "minMax", reason), QuotaRejected("other", "minMax", "x"))
     await installation.append("quota", QuotaRejected("other"))
     (found,) = [one for one in of(await installation.examine(), "configuration") if "Quota" in one.what]
-    assert (found.severity, found.what) == ("warning", f"Quota team is rejected, and its pods wait: {reason}")
+    assert (found.severity, found.what) == (
+        "warning",
+        f"Quota team is rejected, and its pods wait: {reason.removeprefix('quota team: ')}",
+    )
     assert found.do.startswith(f"correct it: `koord dev patch {QUOTAS} team PATCH -n NAMESPACE`")
 
 

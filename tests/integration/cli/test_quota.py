@@ -97,6 +97,10 @@ async def test_explain_pod_names_a_rejected_quota_and_one_that_does_not_exist(lo
         "ns/of-bad belongs to quota bad (by label)\n"
         "That quota is rejected, and its pods wait: quota bad: min of cpu is above its max; raise max or lower min\n"
     )
+    got = await run(log, "get", "quota", "bad")
+    text = "Quota bad is rejected, and its pods wait: min of cpu is above its max; raise max or lower min"
+    assert (got.exit_code, got.stderr.splitlines()[-1]) == (1, f"koord: {text}")
+    assert text not in (await run(log, "get", "quota", "a")).stderr
     missing = (await run(log, "explain", "pod", "mistyped", "-n", "ns")).stdout
     assert "belongs to quota koordinator-default-quota (by default)" in missing
     assert "Its label names quota bb, which does not exist" in missing

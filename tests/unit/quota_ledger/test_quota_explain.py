@@ -149,7 +149,7 @@ def test_what_if_changes_nothing_but_shows_the_changes() -> None:
     [
         ("b.max.cpu=4", "quota b: min of cpu is above its max; raise max or lower min"),
         ("a.min.cpu=10", "quota a: min of cpu is above its max; raise max or lower min"),
-        ("a.min.memory=1Gi", "quota a: min of memory is above its max; raise max or lower min"),
+        ("a.min.memory=1Gi", "quota a: min has memory, and max does not; add it to max, or correct its name"),
         ("a.weight.cpu=-1", "quota a: weight of cpu is negative"),
     ],
 )

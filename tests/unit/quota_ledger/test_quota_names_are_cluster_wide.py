@@ -96,7 +96,7 @@ def test_the_remedy_names_the_object_of_a_quota_that_never_was_valid() -> None:
 def test_the_rejection_of_the_quota_itself_is_shown_beside_that_of_another_object_of_its_name() -> None:
     logs = logs_with(OLDER, NEWER, team("dev", "many", DEV))
     own, other = notes_about(logs.state.projection, "team")
-    assert own.startswith("Quota team is rejected, and its last valid declaration stays in force: quota team: 'many'")
+    assert own.startswith("Quota team is rejected, and its last valid declaration stays in force: 'many'")
     assert other.startswith("ElasticQuota prod/team is rejected: ")
 
 

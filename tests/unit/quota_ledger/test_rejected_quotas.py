@@ -31,7 +31,11 @@ def declared_min(logs: Logs, name: str = "a") -> dict[str, int]:
         (spec("a", max=[1]), "unreadable", "is not a quantity"),
         (spec("a", min={"cpu": "-1"}), "negative", "min of cpu is negative"),
         (spec("a", min={"cpu": "many"}), "unreadable", "'many' is not a quantity"),
-        (spec("a", min={"memory": "1Gi"}), "minMax", "min of memory is above its max"),
+        (
+            spec("a", min={"memori": "1Gi"}),
+            "minMax",
+            "min has memori, and max does not; add it to max, or correct its name; perhaps 'memory' is meant",
+        ),
         (spec("a", min={"cpu": "6"}, annotations={PREFIX + "shared-weight": "3"}), "sharedWeightParse", "JSON object"),
     ],
 )
