@@ -17,7 +17,6 @@ from services.simulator.api.resource_kinds import (
     PODS,
     PRIORITY_CLASSES,
     REPLICA_SETS,
-    Resource,
 )
 from shared.closest_name import did_you_mean
 from shared.domain.reservation import PodTemplate
@@ -47,28 +46,29 @@ _BUILT_IN: Mapping[str, Fields] = {
 _OF_EVERY_OBJECT: Mapping[str, Any] = {"apiVersion": None, "kind": None, "metadata": None}
 
 
-def misspelt_fields(resource: Resource, body: Mapping[str, Any]) -> Iterator[str]:
+def misspelt_fields(resource: str, body: Mapping[str, Any]) -> Iterator[str]:
     """Yields path and suggestion of each field that the kind does not have: `spec.mim is no field of the API; perhaps
     'min' is meant`.
 
     Args:
+        resource: its name with the group, as in events.
         body: the object, or a JSON merge patch of it.
     """
     for path, close in _misspelt(resource, body):
         yield f"{path} is no field of the API{close}"
 
 
-def _misspelt(resource: Resource, body: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    if (kind := _TYPES.get(resource.name)) is not None:
+def _misspelt(resource: str, body: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if (kind := _TYPES.get(resource)) is not None:
         yield from unknown_in(body, kind)
         return
-    fields = _BUILT_IN.get(resource.name) or _custom_resources().get(resource.name)
+    fields = _BUILT_IN.get(resource) or _custom_resources().get(resource)
     if fields is None:
         return
     yield from _not_in(body, {**_OF_EVERY_OBJECT, **fields}, "")
     yield from unknown_in(body.get("metadata"), Metadata, "metadata")
     spec = body.get("spec")
-    if resource.name in (RESERVATIONS, REPLICA_SETS.name) and isinstance(spec, dict):
+    if resource in (RESERVATIONS, REPLICA_SETS.name) and isinstance(spec, dict):
         # The schemas leave the template open; its pod has the fields of every pod.
         yield from unknown_in(spec.get("template"), PodTemplate, "spec.template")
 

@@ -168,7 +168,7 @@ def _refuse_misspelt(found: Sequence[tuple[Resource, Object, Object]]) -> None:
         found: resource, the object, and the fields of it that are written.
     """
     if faults := [
-        f"{_name(body)}: {fault}" for kind, body, written in found for fault in misspelt_fields(kind, written)
+        f"{_name(body)}: {fault}" for kind, body, written in found for fault in misspelt_fields(kind.name, written)
     ]:
         raise KoordError("; ".join(faults))
 

@@ -11,11 +11,14 @@ import click
 import msgspec
 import yaml
 
+from cli.dev.misspelt_fields import misspelt_fields
 from cli.simulate import reservations, workloads
 from cli.simulate.unknown_fields import unknown_fields
 from shared.domain.gang import settings_of_pod_group
+from shared.domain.ignored_gang_annotations import unknown_gang_settings
 from shared.domain.network_topology import OBJECT, BadNetworkTopology, read_layers
 from shared.errors import KoordError
+from shared.kube import resource_names
 from shared.kube.device import Device
 from shared.kube.meta import KubeStruct
 from shared.kube.node import Node
@@ -28,6 +31,13 @@ T = TypeVar("T", bound=KubeStruct)
 POD_GROUP = "PodGroup"
 NETWORK_TOPOLOGY = "ClusterNetworkTopology"
 DEVICE = "Device"
+
+_RESOURCES = {
+    POD_GROUP: resource_names.POD_GROUPS,
+    NETWORK_TOPOLOGY: resource_names.NETWORK_TOPOLOGIES,
+    DEVICE: resource_names.DEVICES,
+    reservations.KIND: resource_names.RESERVATIONS,
+}
 
 _AMOUNTS = frozenset(("allocatable", "capacity", "limits", "overhead", "requests", "resources"))
 """Fields with amounts, which the API accepts as numbers too."""
@@ -155,7 +165,18 @@ def _named(path: Path, kind: str) -> list[dict[str, Any]]:
     for plain in found:
         if not isinstance(plain.get("metadata"), dict) or not plain["metadata"].get("name"):
             raise BadObjects(f"{path}: a {kind} has no name; give metadata.name")
+        for fault in _unread_parts(kind, plain):
+            click.echo(f"{path}: {kind} {_name(plain)}: {fault}", err=True)
     return found
+
+
+def _unread_parts(kind: str, plain: dict[str, Any]) -> Iterator[str]:
+    """Yields the fields that the kind does not have, and of a PodGroup the annotations of gangs that nothing reads."""
+    for fault in misspelt_fields(_RESOURCES[kind], plain):
+        yield fault.replace(" is no field of the API", " is no field of the API and is ignored", 1)
+    annotations = plain["metadata"].get("annotations")
+    if kind == POD_GROUP and isinstance(annotations, dict):
+        yield from unknown_gang_settings({}, annotations)
 
 
 def _pods_of(path: Path, plain: dict[str, Any], nodes: Sequence[str]) -> list[dict[str, Any]]:

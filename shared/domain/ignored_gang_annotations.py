@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from shared.domain.gang import (
+    ANNOTATIONS,
     FAILURE_POLICIES,
     FAILURE_POLICY,
     GROUPS,
+    LABELS,
     LIGHTWEIGHT_MINIMUM,
     MATCH_POLICIES,
     MATCH_POLICY,
@@ -17,6 +19,7 @@ from shared.domain.gang import (
     MINIMUM,
     MODE,
     MODES,
+    POD_GROUP_LABEL,
     TOPOLOGY,
     TOTAL,
     WAITING_TIME,
@@ -24,15 +27,33 @@ from shared.domain.gang import (
     read_count,
     read_groups,
 )
-from shared.domain.network_topology import STRATEGIES, topology_fault
+from shared.domain.network_topology import INDEX, STRATEGIES, topology_fault
 from shared.kube.instants import BadTime, duration_ns
+
+_PREFIXES = ("gang.scheduling.koordinator.sh/", f"{POD_GROUP_LABEL}/")
+_LABELS = (*LABELS, LIGHTWEIGHT_MINIMUM)
+_ANNOTATIONS = (*ANNOTATIONS, INDEX, "gang.scheduling.koordinator.sh/timeout")
+"""Names of these prefixes that are read, from a pod or a PodGroup; the last one is written by upstream."""
 
 
 def ignored_of_pod_group(pod_group: Mapping[str, Any]) -> Iterator[str]:
     """Yields the annotations of a PodGroup that are ignored, each with what is in force instead."""
     metadata = pod_group.get("metadata")
     annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+    yield from unknown_gang_settings({}, annotations or {})
     yield from _ignored(annotations or {})
+
+
+def unknown_gang_settings(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Iterator[str]:
+    """Yields the labels and annotations of the gangs' prefixes that nothing reads, with the one that is probably meant: a
+    misspelt name leaves a gang without its minimum, or without its group.
+    """
+    for kind, found, known in (("label", labels, _LABELS), ("annotation", annotations, _ANNOTATIONS)):
+        for name in sorted(found):
+            if name.startswith(_PREFIXES) and name not in known:
+                from shared.closest_name import did_you_mean  # only here: it takes a tenth of a command's start
+
+                yield f"{kind} {name} is unknown, and has no effect{did_you_mean(name, known)}"
 
 
 def ignored_of_pod(labels: Texts, annotations: Texts) -> Iterator[str]:
@@ -47,6 +68,7 @@ def ignored_of_pod(labels: Texts, annotations: Texts) -> Iterator[str]:
             duration_ns(text)
         except BadTime as error:
             yield f"annotation {WAITING_TIME}: {error}; the configured time counts"
+    yield from unknown_gang_settings(labels or {}, given)
     yield from _ignored(given)
 
 

@@ -152,3 +152,17 @@ def test_all_fields_of_the_apis_pods_are_known(tmp_path: Path) -> None:
     for struct, unread in UNREAD.items():
         model = getattr(client, models.get(struct.__name__, f"V1{struct.__name__}"))
         assert set(model.attribute_map.values()) <= {*struct.__struct_encode_fields__, *unread}, struct.__name__
+
+
+def test_a_misspelt_field_of_a_pod_group_is_named(tmp_path: Path) -> None:
+    group = {
+        "kind": "PodGroup",
+        "metadata": {"name": "train", "annotations": {"gang.scheduling.koordinator.sh/group": "[]"}},
+        "spec": {"minMembr": 5},
+    }
+    printed = simulate(tmp_path, [group, workload("Job", parallelism=1)]).stderr
+    where = f"{tmp_path / 'pods.yaml'}: PodGroup train: "
+    assert f"{where}spec.minMembr is no field of the API and is ignored; perhaps 'minMember' is meant\n" in printed
+    assert f"{where}annotation gang.scheduling.koordinator.sh/group is unknown, and has no effect; perhaps " in printed
+    right = {**group, "metadata": {"name": "train"}, "spec": {"minMember": 1}}
+    assert "PodGroup" not in simulate(tmp_path, [right, workload("Job", parallelism=1)]).stderr

@@ -235,5 +235,5 @@ def test_every_example_is_accepted() -> None:
             resource = known.get((str((body or {}).get("apiVersion")), str((body or {}).get("kind"))))
             if resource is not None:
                 checked += 1
-                assert not list(misspelt_fields(resource, body)), file
+                assert not list(misspelt_fields(resource.name, body)), file
     assert checked > 10

@@ -43,6 +43,24 @@ def test_a_setting_that_is_ignored_is_named(name: str, text: str, words: str) ->
     assert list(ignored_of_pod(None, {name: text})) == [of_group]
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("gang.scheduling.koordinator.sh/group", gang.GROUPS),
+        ("gang.scheduling.koordinator.sh/min-availble", gang.MINIMUM),
+    ],
+)
+def test_a_misspelt_name_of_a_setting_is_named_with_the_one_that_is_meant(name: str, meant: str) -> None:
+    [of_group] = ignored_of_pod_group({"metadata": {"annotations": {name: "2", "example.com/group": "2"}}})
+    assert of_group == f"annotation {name} is unknown, and has no effect; perhaps {meant!r} is meant"
+    assert list(ignored_of_pod({"app": "web"}, {name: "2"})) == [of_group]
+
+
+def test_a_misspelt_label_of_a_pod_is_named() -> None:
+    [label] = ignored_of_pod({f"{gang.POD_GROUP_LABEL}/min-availble": "2", gang.LIGHTWEIGHT_NAME: "g"}, None)
+    assert label.endswith(f"has no effect; perhaps {gang.LIGHTWEIGHT_MINIMUM!r} is meant")
+
+
 def test_what_a_pod_declares_is_named_too() -> None:
     [minimum, waiting] = ignored_of_pod(None, {gang.MINIMUM: "two", gang.WAITING_TIME: "5 minutes"})
     assert "'two', which is no number" in minimum
