@@ -63,7 +63,7 @@ class Refused(msgspec.Struct, frozen=True):
 
     Attributes:
         faults: all that is wrong with it; path and reason are the last of them.
-        stands: nothing was applied since, so the offered configuration is not in force.
+        stands: nothing was applied since, so the offered configuration is not in force; and it was not deleted since.
     """
 
     source: str
@@ -126,10 +126,10 @@ async def text_of(database: Database, context: str) -> str:
 
 async def _status(database: Database, context: str) -> ConfigStatus:
     taken, refused = None, None
+    observed = await _observed_config_map(database) if context == "slo" else None
     for found in await newest(database, context, [ConfigApplied]):
         record, event = found.record, found.record.event
         assert isinstance(event, ConfigApplied)
-        observed = await _observed_config_map(database) if context == "slo" else None
         taken = Taken(
             event.source,
             event.digest,
@@ -145,12 +145,17 @@ async def _status(database: Database, context: str) -> ConfigStatus:
     for record in rejected[:1]:
         event = record.event
         assert isinstance(event, ConfigRejected)
-        stands = taken is None or record.seq > taken.seq
+        stands = (taken is None or record.seq > taken.seq) and not _is_deleted_since(observed, record)
         faults = _faults_of(event.digest, rejected)
         refused = Refused(
             event.source, event.digest, record.seq, record.at_ns, event.path, event.reason, faults, stands
         )
     return ConfigStatus(context, taken, refused)
+
+
+def _is_deleted_since(observed: RecordedEvent | None, rejection: RecordedEvent) -> bool:
+    """Returns True where the ConfigMap that was rejected is gone: there is nothing to correct."""
+    return observed is not None and isinstance(observed.event, ObjectDeleted) and observed.at_ns >= rejection.at_ns
 
 
 def _faults_of(digest: str, rejected: Sequence[RecordedEvent]) -> tuple[str, ...]:
@@ -184,16 +189,18 @@ def _why_defaults(event: ConfigApplied, observed: RecordedEvent | None) -> str:
 
 def _without_effect(context: str, event: ConfigApplied, observed: Event | None) -> tuple[str, ...]:
     """Returns the parts of a configuration without effect; of the SLO controller's ConfigMap also keys that nothing reads,
-    which are not part of what was applied.
+    and fields of its rejected documents, which are not part of what was applied.
     """
     if context == "scheduling":
         return _parts_of_profiles(event.text)
     if context != "slo":
         return ()
-    from services.slo_controller.config.unknown_fields import unknown_documents, unknown_parts
+    from services.slo_controller.config.unknown_fields import unknown_documents, unknown_in, unknown_parts
 
-    keys = (observed.object.get("data") or {}) if isinstance(observed, ObjectObserved) else ()
-    return (*unknown_documents(keys), *unknown_parts(event.text))
+    texts = (observed.object.get("data") or {}) if isinstance(observed, ObjectObserved) else {}
+    # A rejected document is not part of what was applied, and its typing errors are to be seen with the fault.
+    parts = (*unknown_parts(event.text), *unknown_in(texts))
+    return (*unknown_documents(texts), *dict.fromkeys(parts))
 
 
 def _parts_of_profiles(text: str) -> tuple[str, ...]:

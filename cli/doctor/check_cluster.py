@@ -36,6 +36,8 @@ _ABOUT_PARTS = {
 """Where to read on about parts of a configuration without effect, by context."""
 
 _APPLY = "kubectl apply -k k8s/rbac"
+_APPLY_SHADOW = "kubectl apply -f k8s/rbac/shadow.yaml -f k8s/rbac/config-reader.yaml"
+"""Without the account that writes."""
 _ACCOUNT, _SHADOW_ACCOUNT = "koordstream-gateway", "koordstream-shadow"
 """The service accounts to which it grants rights."""
 
@@ -53,9 +55,15 @@ def about_permissions(found: Permissions) -> Iterator[Finding]:
         )
         return
     who = f"{found.account or 'the gateway'} at {found.server} ({found.version})"
-    for needed_for, group in groupby(sorted(found.missing, key=_purpose), key=_purpose):
-        missing = ", ".join(str(rule) for rule in group)
-        yield Finding("error", "rbac", f"{who} may not {missing}, needed for {needed_for}", _remedy(found))
+    missing = [
+        f"{', '.join(str(rule) for rule in group)}, needed for {needed_for}"
+        for needed_for, group in groupby(sorted(found.missing, key=_purpose), key=_purpose)
+    ]
+    if len(missing) > NAMED:  # one remedy grants all of them
+        rest = f"; and {len(missing) - NAMED} more purposes lack rights"
+        yield Finding("error", "rbac", f"{who} may not {'; '.join(missing[:NAMED])}{rest}", _remedy(found))
+    else:
+        yield from (Finding("error", "rbac", f"{who} may not {each}", _remedy(found)) for each in missing)
     if not found.missing:
         what = "read what shadow mode follows" if found.shadow else "do all that effects need"
         yield Finding("ok", "rbac", f"{who} may {what} ({len(found.allowed)} rules)")
@@ -67,10 +75,11 @@ def about_permissions(found: Permissions) -> Iterator[Finding]:
 def _remedy(found: Permissions) -> str:
     """Returns how the account gets its rights: the manifests grant them to one service account alone."""
     own = _SHADOW_ACCOUNT if found.shadow else _ACCOUNT
+    apply = _APPLY_SHADOW if found.shadow else _APPLY
     if not found.account or found.account.endswith(f":{own}"):
-        return f"grant it: `{_APPLY}`"
+        return f"grant it: `{apply}`"
     other = "" if found.shadow else ", or write nothing: `koord up --shadow`"
-    return f"use a kubeconfig of the account {own}, to which `{_APPLY}` grants it{other}"
+    return f"use a kubeconfig of the account {own}, to which `{apply}` grants it{other}"
 
 
 def about_identity(found: Sequence[Found]) -> Iterator[Finding]:
@@ -164,7 +173,7 @@ def about_configuration(found: Sequence[ConfigStatus], *, simulated: bool = Fals
     """Checks that the newest configuration of each context is in force."""
     for one in found:
         if one.refused and one.refused.stands:
-            in_force = f"{one.in_force.name} stays in force" if one.in_force else "the built-in one is in force"
+            in_force = _in_force_instead(one)
             yield Finding(
                 "error",
                 "configuration",
@@ -190,6 +199,15 @@ def about_configuration(found: Sequence[ConfigStatus], *, simulated: bool = Fals
                 f"{one.context}: whoever reaches {addresses} may bind and evict pods, for it admits every caller",
                 "give the scheduler KOORD_SCHEDULER_TOKEN_FILE or KOORD_SCHEDULER_CLIENT_CA: docs/security.md, Other schedulers",
             )
+
+
+def _in_force_instead(one: ConfigStatus) -> str:
+    """Returns what is in force in the place of a rejected configuration, which mostly is an earlier one of its source."""
+    if one.in_force is None:
+        return "the built-in one is in force"
+    if one.refused is not None and one.in_force.name == one.refused.source:
+        return f"what was valid in it by {one.context}/{one.in_force.seq} stays in force"
+    return f"{one.in_force.name} {'are' if one.in_force.defaults else 'stays'} in force"
 
 
 def _edit_of(source: str, *, simulated: bool) -> str:

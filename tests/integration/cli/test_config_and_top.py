@@ -146,6 +146,27 @@ async def test_a_deleted_configmap_that_stays_in_force_is_shown_as_deleted(insta
     assert (finding.severity, finding.do) == ("warning", "apply it without data to return to the defaults")
 
 
+async def test_a_rejected_configmap_is_an_error_until_it_is_deleted(installation: Installation) -> None:
+    await installation.leads("slo", emits=(WriterStarted, ConfigApplied))
+    name = "koordinator-system/slo-controller-config"
+    source = f"ConfigMap {name}"
+    data = {"colocation-config": '{"enable":"yes","cpuReclaimThresholdPercnt":65}'}
+    await installation.append(
+        "cluster", ObjectObserved(resource="configmaps", name=name, uid="u", object={"data": data})
+    )
+    await installation.append("slo", ConfigApplied(source=source, digest="01", text='{"system-config":"{}"}'))
+    await installation.append(
+        "slo", ConfigRejected(source=source, digest="02", path="colocation-config", reason="no boolean")
+    )
+    found = await installation.examine()
+    [refused] = [one.what for one in found if "was refused" in one.what]
+    assert refused.endswith(": colocation-config: no boolean; what was valid in it by slo/2 stays in force")
+    unread = "colocation-config: cpuReclaimThresholdPercnt has no effect; perhaps 'cpuReclaimThresholdPercent' is meant"
+    assert [one.what for one in found if "Percnt" in one.what] == [f"slo: of {source}: {unread}"]
+    await installation.append("cluster", ObjectDeleted(resource="configmaps", name=name, uid="u"))
+    assert not [one for one in await installation.examine() if "was refused" in one.what]
+
+
 async def test_names_in_slo_controller_config_that_nothing_reads_are_shown_with_the_closest(
     installation: Installation,
 ) -> None:
