@@ -19,6 +19,10 @@ LOG_S = 2.0
 """A command waits no longer for what only the log says: an operator may need it while Postgres is away."""
 
 
+class NoLeader(KoordError):
+    """No replica of a service that leads responded to a request."""
+
+
 def login_of(url: str) -> Login:
     """The login of KOORD_NATS, KOORD_NATS_NKEY and KOORD_NATS_CA.
 
@@ -83,6 +87,23 @@ async def _is_simulated(postgres: str) -> bool | None:
     return None
 
 
+async def because_of_postgres(error: KoordError, postgres: str) -> KoordError:
+    """Returns the error of a request that nobody answered, with Postgres as its cause where that does not answer either:
+    without it no service leads.
+    """
+    from shared.log.admin.session import opened
+    from shared.log.unusable_database import DatabaseUnreachable
+
+    try:
+        async with opened(postgres) as database, asyncio.timeout(LOG_S), database.reading() as connection:
+            await connection.fetchval("select 1")
+    except DatabaseUnreachable as fault:
+        return KoordError(f"{str(error).partition(': ')[0]}: {fault.what}; without it none leads; {fault.remedy}")
+    except KoordError:
+        return error
+    return error
+
+
 async def request_leading_gateway(nats: str, name: str, subject: str, data: bytes = b"") -> bytes:
     """Sends a request to the gateway that leads; see `request_leading`."""
     return await request_leading(nats, name, "gateway", subject, data)
@@ -95,14 +116,14 @@ async def request_leading(nats: str, name: str, service: str, subject: str, data
         name: of the command, for the server's list of connections.
 
     Raises:
-        KoordError: none responds.
+        NoLeader: none responds.
     """
     bus = bus_of(nats, name)
     await bus.start()
     try:
         return await bus.request(subject, data, deadline_s=ANSWER_S)
     except NoResponse as error:
-        raise KoordError(
+        raise NoLeader(
             f"no {service} responded within {ANSWER_S:g} s: see that one leads (`koord top`), and its log"
         ) from error
     finally:

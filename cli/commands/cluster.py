@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from cli.bus_connection import request_leading_gateway, require_gateway
+from cli.bus_connection import NoLeader, because_of_postgres, request_leading_gateway, require_gateway
 from cli.supervisor.endpoints import Endpoints
 from cli.supervisor.system_folder import find_endpoints
 from cli.terminal.durations import age
@@ -106,7 +106,10 @@ def unread_rows(unread: Sequence[Unread]) -> Iterator[tuple[str, str, str]]:
 
 async def _found(endpoints: Endpoints) -> GatewayLists:
     await require_gateway(endpoints.postgres)
-    return await request_lists(endpoints.nats, SHORT_LISTS)
+    try:
+        return await request_lists(endpoints.nats, SHORT_LISTS)
+    except NoLeader as error:
+        raise await because_of_postgres(error, endpoints.postgres) from error
 
 
 async def request_lists(nats: str, subject: str, payload: bytes = b"") -> GatewayLists:

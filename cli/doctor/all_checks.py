@@ -168,7 +168,7 @@ async def _writers(endpoints: Endpoints, received: ReceivedAnnouncements | None,
         await received.wait_for(epochs, LISTENED_S)
         await received.compare(reader)
         found += about_forged(received.forged)
-        found += check_services.about_writers(writers, {**announcing, **received.beacons})
+        found += check_services.about_writers(writers, {**announcing, **received.beacons}, statuses)
     return found
 
 

@@ -36,13 +36,16 @@ class ReceivedBeacon(NamedTuple):
 
 
 def about_writers(
-    writers: Mapping[str, Found | None], beacons: Mapping[str, Sequence[ReceivedBeacon]] | None
+    writers: Mapping[str, Found | None],
+    beacons: Mapping[str, Sequence[ReceivedBeacon]] | None,
+    statuses: Mapping[str, Status | None] | None = None,
 ) -> Iterator[Finding]:
     """Checks the leader of each context.
 
     Args:
         writers: context -> its newest WriterStarted.
         beacons: context -> received beacons; None without a subscription.
+        statuses: name of a process -> its status; None without a response. Those of unknown addresses are absent.
     """
     for context, found in writers.items():
         if found is None:
@@ -72,6 +75,12 @@ def about_writers(
         else:
             what = f"{context} has no writer: {found.actor} led it last and sends no beacons"
             remedy = f"start it again, and see why it ended in its log: `koord run {service_of(found.actor)}`"
+            if (statuses or {}).get(replica := found.actor.partition("@")[2], ...) is None:
+                what += f", and process {replica} does not respond"
+                remedy = (
+                    "`koord up` starts a service that has ended again by itself; one that hangs is `silent` in its table "
+                    "and is to be ended: `kill -9` and the process id there"
+                )
             remedy += _COMPILES if context == "scheduling" else ""
             yield Finding("error", "services", what, remedy)
         if len(epochs) > 1:

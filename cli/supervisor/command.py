@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -19,6 +20,7 @@ from cli.supervisor.status_view import View
 from cli.supervisor.supervisor import Spec, Supervisor, Unit
 from cli.supervisor.system_folder import DEFAULT, announced, holds_system, taken
 from cli.supervisor.system_servers import Servers
+from cli.terminal.durations import second
 from cli.terminal.output import show_text
 from shared.errors import KoordError
 from shared.kube.cluster_identity import ClusterTaken, WrongCluster
@@ -168,7 +170,8 @@ async def _up(specs: list[Spec], folder: Path, log_level: str) -> None:
                     refuse_wrong_cluster(supervisor.units.values())
                     failed = set(servers.failing)
                     for name in await servers.mend():
-                        view.note(f"{name} ended and was started again; its log is in {folder / name}")
+                        at = second(datetime.now(UTC))
+                        view.note(f"{at} {name} had ended and was started again; its log is in {folder / name}")
                     for name in servers.failing.keys() - failed:
                         view.note(_not_started(name, servers.failing[name].why))
                 stopping = asyncio.create_task(supervisor.stop())
