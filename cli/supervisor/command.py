@@ -171,7 +171,7 @@ async def _up(specs: list[Spec], folder: Path, log_level: str) -> None:
                     failed = set(servers.failing)
                     for name in await servers.mend():
                         at = second(datetime.now(UTC))
-                        view.note(f"{at} {name} had ended and was started again; its log is in {folder / name}")
+                        view.note(f"{at} {name} ended and was started again; its log is in {folder / name}")
                     for name in servers.failing.keys() - failed:
                         view.note(_not_started(name, servers.failing[name].why))
                 stopping = asyncio.create_task(supervisor.stop())
