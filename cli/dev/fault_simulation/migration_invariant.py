@@ -58,7 +58,7 @@ class MigrationInvariant:
         self._uids: dict[str, str] = {}  # job that passed -> its uid
         self._for_units: dict[str, tuple[str, ...]] = {}  # job of a case for a waiting unit -> all jobs of that case
         self._victims: dict[str, _Victim] = {}  # uid -> in its newest case
-        self._left: dict[str, dict[str, None]] = {}  # uid of a controller -> nodes that its victims have left
+        self._left: dict[str, dict[str, str]] = {}  # uid of a controller -> uid of a victim -> node that it leaves
         self._decided: dict[str, None] = {}  # uids of pods that jobs evict
         self._evicted: dict[str, None] = {}  # those of them that the API server has evicted
 
@@ -76,6 +76,16 @@ class MigrationInvariant:
         """Notes an eviction that the server has accepted."""
         if uid in self._decided:
             self._evicted[uid] = None
+            self._leaves(uid)
+
+    def _leaves(self, uid: str) -> None:
+        if (victim := self._victims.get(uid)) and victim.owner:
+            self._left.setdefault(victim.owner, {})[uid] = victim.node
+
+    def _stays(self, uid: str) -> None:
+        """Notes that the job of a pod has ended; the pod has not left if the server has not evicted it."""
+        if uid not in self._evicted and (victim := self._victims.get(uid)):
+            self._left.get(victim.owner, {}).pop(uid, None)
 
     def appended(self, context: str, rows: list[Row]) -> None:
         """Checks the rows of a commit."""
@@ -91,6 +101,7 @@ class MigrationInvariant:
                 self._check_place(at, fields)
             elif row.type == _ENDED:
                 self._running.pop(fields.job_uid, None)
+                self._stays(fields.pod_uid)
             else:
                 self._check_case(at, fields)
 
@@ -110,7 +121,7 @@ class MigrationInvariant:
         self._decided[fields.pod_uid] = None
         victim = self._victims.get(fields.pod_uid)
         if victim is not None and victim.owner and victim.job == fields.job:
-            self._left.setdefault(victim.owner, {})[victim.node] = None
+            self._leaves(fields.pod_uid)
         if not fields.destination or fields.destination == fields.node:
             self._report(f"{at} evicts {fields.pod} from {fields.node!r}, and its place is on {fields.destination!r}")
         elif fields.destination not in self._places.get(fields.job_uid, {}):
@@ -134,6 +145,6 @@ class MigrationInvariant:
                 self._report(f"{at} moves {victim.pod_uid} from {victim.node} to {victim.destination!r}")
             if victim.pod_uid in self._evicted:
                 self._report(f"{at} moves {victim.pod_uid} once more")
-            if victim.owner and victim.destination in self._left.get(victim.owner, {}):
+            if victim.owner and victim.destination in self._left.get(victim.owner, {}).values():
                 self._report(f"{at} moves {victim.pod_uid} to {victim.destination}, which a pod of its workload left")
             self._victims[victim.pod_uid] = victim
