@@ -23,6 +23,7 @@ TEXTS = {
     "koord_node_agent_nri_connected": "1 while the container runtime sends its requests to the agent",
     "koord_node_agent_hooked_containers": "Containers that a hook has changed before they started",
     "koord_node_agent_hook_failures": "Containers to which a hook could not be applied",
+    "koord_node_agent_hook_repairs": "Containers that ran without the values of their hooks when the agent connected",
     "koordlet_pod_psi": "Percent of the last ten seconds in which a pod waited",
     "koordlet_container_psi": "Percent of the last ten seconds that a container waited",
     "koordlet_container_cpi": "Cycles and instructions of a container over ten seconds",

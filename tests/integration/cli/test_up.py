@@ -40,8 +40,7 @@ def test_the_table_lives_on_a_terminal_and_ctrl_c_stops_all(folder: Path) -> Non
         terminal.wait_for(r"service +state +lag +events/s +events +restarts +why")
         terminal.wait_for(r"simulator +leading")
         service(folder, "simulator").kill()
-        terminal.wait_for(r"simulator .* 1 +killed by SIGKILL")
-        terminal.wait_for(r"simulator +leading .* 1 +killed by SIGKILL")
+        terminal.wait_for(r"simulator +leading .* 1 +ended at \d\d:\d\d:\d\dZ: killed by SIGKILL")
         terminal.press(CTRL_C)
         assert terminal.wait_for_end() == 0
         terminal.wait_for(r"simulator +stopped")

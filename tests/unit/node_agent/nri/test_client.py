@@ -24,6 +24,7 @@ from services.node_agent.nri.frames import (
     encode,
 )
 from services.node_agent.nri.plugin import NriPlugin
+from services.node_agent.prometheus.exposition import TEXTS
 from shared.runtime.task_cancellation import cancel_and_wait
 from tests.support.waiting import until
 
@@ -94,6 +95,10 @@ async def agent(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
 
 def connected(agent: NriClient) -> float:
     return next(value for name, _, value in agent.gauges() if name == "koord_node_agent_nri_connected")
+
+
+async def test_each_of_its_numbers_has_a_text_for_prometheus(agent: NriClient) -> None:
+    assert {name for name, _, _ in agent.gauges()} <= TEXTS.keys()
 
 
 async def test_it_registers_and_serves_requests_until_the_runtime_ends_and_then_the_next_one(
