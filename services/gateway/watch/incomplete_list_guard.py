@@ -82,7 +82,7 @@ class ShortLists:
         self._confirmed: dict[str, frozenset[str]] = {}
         self._doubted: dict[str, frozenset[str]] = {}
 
-    def believes(self, resource: str, known: int, missing: Collection[str]) -> bool:
+    def believes(self, resource: str, known: int, missing: Collection[str], added: int = 0) -> bool:
         """Returns whether to believe a list; if not, it is held, or repeated once.
 
         Objects whose absence was confirmed do not count: pods are deleted also between a list and its confirmation.
@@ -90,11 +90,12 @@ class ShortLists:
         Args:
             known: number of objects in the log.
             missing: keys of those that the list lacks.
+            added: number of the known objects that this list has added, which say nothing about what it lacks.
         """
         confirmed = self._confirmed.get(resource, frozenset())
         doubted = self._doubted.pop(resource, frozenset())
         more = frozenset(missing) - confirmed
-        left = known - len(missing)
+        left = max(known - added - len(missing), 0)
         if (
             resource in HELD
             and len(more) >= self._limits.least

@@ -60,7 +60,12 @@ class ObservationBuffer:
         self.outages = Outages(lambda: asyncio.get_running_loop().time())
         self._self_writes = NodeMetricSelfWriteFilter()
         self._pending = PendingObservations()
+        self._known_before: dict[str, int] = {}
         self._own_events: list[Draft] = []
+
+    def list_begins(self, resource: str) -> None:
+        """Notes how many objects the log has before a list adds to them; a repeated list counts like the first one."""
+        self._known_before.setdefault(resource, len(self._state().known.get(resource, ())))
 
     def observed(self, resource: str, objects: Iterable[ObservedObject]) -> None:
         """Buffers objects that exist or have changed."""
@@ -98,7 +103,10 @@ class ObservationBuffer:
 
     def _believes(self, resource: str, missing: list[str]) -> bool:
         before = self.short_lists.held.get(resource)
-        if self.short_lists.believes(resource, len(self._state().known.get(resource, ())), missing):
+        known = len(self._state().known.get(resource, ()))
+        added = max(known - self._known_before.get(resource, known), 0)
+        if self.short_lists.believes(resource, known, missing, added):
+            self._known_before.pop(resource, None)
             if before:
                 log.warning("a list is believed again", extra={"resource": resource, "missing": len(missing)})
             return True

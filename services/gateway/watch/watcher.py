@@ -49,6 +49,10 @@ class ObservationSink(Protocol):
         """Receives the deletion of an object."""
         ...
 
+    def list_begins(self, resource: str) -> None:
+        """Receives the begin of a list, before its objects."""
+        ...
+
     def listed(self, resource: str, keys: set[str]) -> ListResult:
         """Receives the end of a complete list: no other objects exist. A short list must be repeated."""
         ...
@@ -161,6 +165,7 @@ class Watcher:
         """Passes each page to the sink as it arrives; returns the keys of all objects."""
         keys: set[str] = set()
         token = ""
+        self._sink.list_begins(self.name)
         while True:
             try:
                 page = await self._api.page(self._resource, self._decoder, self._settings.page_size, token)

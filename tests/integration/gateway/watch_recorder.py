@@ -36,6 +36,9 @@ class RecordingSink:
     def deleted(self, resource: str, key: str) -> None:
         self.objects.pop(key, None)
 
+    def list_begins(self, resource: str) -> None:
+        pass
+
     def listed(self, resource: str, keys: set[str]) -> ListResult:
         self.lists.append(keys)
         for key in [key for key in self.objects if key not in keys]:

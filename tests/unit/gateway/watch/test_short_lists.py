@@ -30,6 +30,12 @@ def test_a_list_that_lacks_more_than_the_share_is_not_believed_at_once(
     assert ShortLists(LIMITS).believes("pods", known, keys(missing)) is not short
 
 
+def test_objects_that_the_list_has_added_do_not_make_its_lack_a_small_share() -> None:
+    lists = ShortLists(LIMITS)
+    assert not lists.believes("pods", 100, keys(10), added=90), "it lacks all that was known"
+    assert lists.believes("pods", 100, keys(10))
+
+
 def test_lists_of_nodes_pods_and_quotas_are_held() -> None:
     lists = ShortLists(LIMITS)
     resources = ["nodes", "pods", "elasticquotas.scheduling.sigs.k8s.io", "elasticquotas.koordinator.sh"]
