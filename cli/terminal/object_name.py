@@ -42,7 +42,7 @@ def _cluster_name(context: click.Context, _parameter: click.Parameter, name: str
 
 
 def unused_namespace(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the option `-n` to a command for a kind without a namespace.
+    """Adds the option `-n` to a command whose kind has no namespaces.
 
     As with kubectl it has no effect; a note on stderr says so.
     """

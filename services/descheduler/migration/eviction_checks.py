@@ -41,7 +41,7 @@ def is_of_daemon_set(pod: Pod) -> bool:
 
 
 def leaving_is_senseless(pod: Pod) -> str:
-    """Returns why the API cannot move a pod, whatever the configuration; empty where it can."""
+    """Returns why no configuration lets the API move a pod; empty where the API can move it."""
     annotations = pod.metadata.annotations or {}
     if MIRROR in annotations or annotations.get(CONFIG_SOURCE, "api") != "api":
         return "it is a static pod of its node"

@@ -1,4 +1,5 @@
-"""Hooks of the stage PreCreateContainer: what a container gets before it starts. Pure, whatever carries it to a runtime.
+"""Hooks of the stage PreCreateContainer: the changes to a container before it starts. They are pure functions, and do not
+depend on how the changes reach a runtime.
 
 Source: spec/node-agent.md 4.1, 4.2.
 """

@@ -1,4 +1,4 @@
-"""Values of a cgroup that the runtime hooks set, whatever carries them there: a container runtime or the file system."""
+"""Values of a cgroup that the runtime hooks set. They reach it through the container runtime, or through its files."""
 
 from typing import NamedTuple
 

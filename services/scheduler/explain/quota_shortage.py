@@ -1,4 +1,5 @@
-"""The amounts that the quota of a waiting pod lacks for it at present, whatever refused the pod at its last attempt.
+"""The amounts that the quota of a waiting pod lacks for it at present, also where something else refused the pod at its
+last attempt.
 
 A pod is charged after a node was found for it, so the attempt of one that no node takes names no quota. Where its quota
 has no capacity either, free capacity on the nodes alone would not place it.

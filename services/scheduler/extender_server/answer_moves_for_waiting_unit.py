@@ -47,7 +47,7 @@ def moves_for_unit(cache: CycleInputs, request: MovesForUnitRequest, now_ns: int
 
 
 def _no_capacity_helps(pod: PodRecord) -> str:
-    """Returns why no move is made for a pod, whatever it would free; empty for a pod that waits for capacity alone."""
+    """Returns why free capacity would not place a pod; empty for a pod that waits for capacity alone."""
     if waits_for_quota(pod.reasons):
         return f"{pod.name} waits for its quota: koord why pod"
     return f"pods leave {pod.nominated} for {pod.name} already" if pod.nominated else ""

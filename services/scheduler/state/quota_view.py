@@ -62,7 +62,7 @@ class QuotaSnapshot(msgspec.Struct, frozen=True):
 
 
 class QuotaView(QuotaHeadroom):
-    """A fold over `quota`, and over the ElasticQuotas of `cluster`.
+    """The quotas as the scheduler knows them: a fold of the events of `quota`, and of the ElasticQuotas in `cluster`.
 
     Attributes:
         is_led: a ledger has ever written; without one no pod is charged.
