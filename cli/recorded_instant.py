@@ -25,10 +25,15 @@ async def require_past(log: LogReader, at: datetime | None) -> None:
     """
     if at is None or at <= datetime.now(UTC):
         return
-    heads = [found for context in await log.contexts() if (found := await _head_time(log, context)) is not None]
-    newest = max(heads, default=None)
+    newest = await newest_instant(log)
     if newest is None or newest < at:
         raise NotYetRecorded(at, newest)
+
+
+async def newest_instant(log: LogReader) -> datetime | None:
+    """Returns the instant of the newest event of all contexts; None for a log without events."""
+    heads = [found for context in await log.contexts() if (found := await _head_time(log, context)) is not None]
+    return max(heads, default=None)
 
 
 async def _head_time(log: LogReader, context: str) -> datetime | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from cli.recorded_instant import newest_instant
 from cli.supervisor.system_folder import FolderTaken, find_endpoints, find_running, server_of, systems_in, taken
 from cli.terminal.durations import second
 from cli.terminal.output import show_text
@@ -65,9 +66,8 @@ def log_of(folder: Path) -> Iterator[str]:
 async def _end_of_log(postgres: str) -> str:
     """Returns the instant of the newest event; empty for a log without events."""
     async with reading(postgres) as log:
-        heads = {name: (await log.head(name)).seq for name in await log.contexts()}
-        instants = [at for name, seq in heads.items() for at in (await log.appended_at(name, {seq})).values()]
-    return second(max(instants)) if instants else ""
+        newest = await newest_instant(log)
+    return second(newest) if newest else ""
 
 
 def is_stopped(folder: Path) -> bool:
