@@ -6,7 +6,7 @@ import msgspec
 
 from cli.kinds.evictions import CONTEXT, gains, sizes
 from cli.terminal.durations import instant_of
-from services.descheduler.plugins.waiting_units import GANG
+from services.descheduler.plugins.waiting_units import named_unit
 from shared.events import RecordedEvent
 from shared.events.cluster import EvictionFailed, EvictionPaused, EvictionRejected, ObjectObserved, PodEvicted
 from shared.events.descheduling import (
@@ -14,7 +14,6 @@ from shared.events.descheduling import (
     EvictionCaseClosed,
     EvictionCaseOpened,
     Victim,
-    WaitingUnit,
 )
 from shared.kube.resource_names import MIGRATION_JOBS
 from shared.log.codec import Codec
@@ -120,7 +119,7 @@ def _waits(case: EvictionCaseOpened) -> Iterator[str]:
     if (unit := case.unit) is not None:
         nodes = ", ".join(dict.fromkeys(each for each in unit.nodes.values() if each))
         yield (
-            f"{_named(unit)} has waited for {unit.wait_s} s, minWaitSeconds is {unit.limit_s}; "
+            f"{named_unit(unit.kind, unit.name)} has waited for {unit.wait_s} s, minWaitSeconds is {unit.limit_s}; "
             f"it fits on {nodes} after the moves"
         )
 
@@ -129,11 +128,7 @@ def _unit(case: EvictionCaseOpened, closed: EvictionCaseClosed | None) -> str:
     if case.unit is None or case.dry_run:
         return ""
     within = f"open for {case.unit.admit_within_s} s after the last move"
-    return f"{_named(case.unit)}: {(closed.unit if closed else '') or within}"
-
-
-def _named(unit: WaitingUnit) -> str:
-    return f"{'gang' if unit.kind == GANG else 'pod'} {unit.name}"
+    return f"{named_unit(case.unit.kind, case.unit.name)}: {(closed.unit if closed else '') or within}"
 
 
 def _predicted(cause: Cause) -> str:

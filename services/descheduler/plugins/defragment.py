@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from services.descheduler.framework.cycle_context import CycleContext, Findings
 from services.descheduler.load_aware.measured_node import PodOnNode
-from services.descheduler.plugins.waiting_units import DefragmentArgs, UnitThatWaits, waiting_units
+from services.descheduler.plugins.waiting_units import DefragmentArgs, UnitThatWaits, named_unit, waiting_units
 from shared.domain.moves_for_waiting_unit import MOST_FIXED, MovesForUnitRequest, MovesForUnitResponse, PlannedMove
 from shared.events.descheduling import WaitingUnit
 from shared.kube.instants import SECOND
@@ -85,7 +85,7 @@ def _chosen(
     context: CycleContext, unit: UnitThatWaits, response: MovesForUnitResponse, pods: Sequence[PodOnNode]
 ) -> Findings:
     args: DefragmentArgs = context.args
-    waits = f"{'gang' if unit.is_gang else 'pod'} {unit.name} has waited for {unit.wait_s} s"
+    waits = f"{named_unit(unit.kind, unit.name)} has waited for {unit.wait_s} s"
     for move, pod in zip(response.moves, pods, strict=True):
         reason = f"{waits} and fits once it has left {move.source}"
         context.evictor.evict(pod, move.source, reason, group=unit.name, only=move.destination)

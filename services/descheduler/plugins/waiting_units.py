@@ -66,10 +66,10 @@ class UnitThatWaits(NamedTuple):
     wait_s: int
     pods: tuple[str, ...]
 
-    @property
-    def is_gang(self) -> bool:
-        """Reports whether it is a gang; else it is a pod."""
-        return self.kind == GANG
+
+def named_unit(kind: str, name: str) -> str:
+    """Returns how texts name a unit."""
+    return f"{'gang' if kind == GANG else 'pod'} {name}"
 
 
 def read_args(plain: Mapping[str, Any], path: str) -> DefragmentArgs:
