@@ -5,7 +5,8 @@ Without an answer no pod moves.
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 import msgspec
 
@@ -21,6 +22,7 @@ from shared.kube.instants import SECOND
 from shared.runtime.service import Runtime
 
 log = logging.getLogger(__name__)
+Answer = TypeVar("Answer")
 
 MOST_QUESTIONS = 4
 """Questions of a plugin about one unit in a cycle, each without the victims that stay."""
@@ -41,16 +43,14 @@ class SchedulerQuestions:
         """Requests a destination of each pod; without an answer no pod has one."""
         if not moves:
             return DestinationsResponse()
-        request = msgspec.json.encode(DestinationsRequest(moves))
-        try:
-            data = await self._request(move_destinations.SUBJECT, request, self._settings.destinations_timeout_s)
-            return move_destinations.decode_response(data)
-        except NoResponse:
-            fault = "the scheduler did not answer in time"
-        except (NotPermitted, BadMovesMessage) as error:
-            fault = str(error)
-        log.warning("the scheduler cannot be asked for destinations; no pod moves", extra={"error": fault})
-        return DestinationsResponse(fault=fault)
+        deadline_s = self._settings.destinations_timeout_s
+        answer = await self._response(
+            move_destinations.SUBJECT, DestinationsRequest(moves), deadline_s, move_destinations.decode_response
+        )
+        if isinstance(answer, DestinationsResponse):
+            return answer
+        log.warning("the scheduler cannot be asked for destinations; no pod moves", extra={"error": answer})
+        return DestinationsResponse(fault=answer)
 
     async def plan(self, configuration: Configuration, settings: DecisionSettings, now_ns: int) -> CyclePlan:
         """Plans a cycle, with answers to the questions of its plugins; the caller holds the State."""
@@ -80,15 +80,14 @@ class SchedulerQuestions:
         return {of: (question, await self._unit_moves(question)) for of, question in questions.items()}
 
     async def _unit_moves(self, request: MovesForUnitRequest) -> MovesForUnitResponse:
-        try:
-            data = await self._request(
-                moves_for_waiting_unit.SUBJECT, msgspec.json.encode(request), self._settings.unit_moves_timeout_s
-            )
-            response = moves_for_waiting_unit.decode_response(data, request)
-        except NoResponse:
-            response = MovesForUnitResponse(fault="the scheduler did not answer in time")
-        except (NotPermitted, BadUnitMessage) as error:
-            response = MovesForUnitResponse(fault=str(error))
+        deadline_s = self._settings.unit_moves_timeout_s
+        answer = await self._response(
+            moves_for_waiting_unit.SUBJECT,
+            request,
+            deadline_s,
+            lambda data: moves_for_waiting_unit.decode_response(data, request),
+        )
+        response = answer if isinstance(answer, MovesForUnitResponse) else MovesForUnitResponse(fault=answer)
         if response.fault:
             log.warning(
                 "the scheduler cannot be asked for the moves that admit a unit",
@@ -96,6 +95,13 @@ class SchedulerQuestions:
             )
         return response
 
-    async def _request(self, subject: str, data: bytes, deadline_s: float) -> bytes:
-        answer: bytes = await self._runtime.bus.request(subject, data, deadline_s=deadline_s)
-        return answer
+    async def _response(
+        self, subject: str, request: msgspec.Struct, deadline_s: float, decode: Callable[[bytes], Answer]
+    ) -> Answer | str:
+        """Returns the answer to a request, or why there is none."""
+        try:
+            return decode(await self._runtime.bus.request(subject, msgspec.json.encode(request), deadline_s=deadline_s))
+        except NoResponse:
+            return "the scheduler did not answer in time"
+        except (NotPermitted, BadMovesMessage, BadUnitMessage) as error:
+            return str(error)
