@@ -8,6 +8,7 @@ import msgspec
 import yaml
 
 from shared.domain.all_faults import MOST, Fault
+from shared.domain.config_map_text import config_map_text
 from shared.errors import KoordError
 from shared.yaml_fault import yaml_fault
 
@@ -104,10 +105,8 @@ def _config_map(node: Any, document: Mapping[str, Any]) -> list[CheckedLine] | N
     found += _unread(what, _line(node, "metadata"), metadata if isinstance(metadata, dict) else {}, config)
     if config == SLO:
         return [*found, *_slo(what, texts)]
-    text = texts.get(config) if config in texts or len(texts) != 1 else next(iter(texts.values()))
+    text, reason = config_map_text(config, texts)
     if text is None:
-        keys = ", ".join(texts) or "none"
-        reason = f"the service reads the key {config}, and there is {keys}; write the configuration below that key"
         return [*found, CheckedLine(FAULT, what, _line(node, "data"), "data", reason)]
     return [*found, *_document(what, config, text)]
 

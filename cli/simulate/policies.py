@@ -7,7 +7,8 @@ from pathlib import Path
 import yaml
 
 from services.scheduler.framework.config.default_profile import DEFAULT_PROFILE
-from services.scheduler.state.fold_cluster import config_text
+from services.scheduler.state.fold_cluster import CONFIG_KEY
+from shared.domain.config_map_text import config_map_text
 from shared.errors import KoordError
 from shared.kube.device import GPU_MODEL
 
@@ -97,4 +98,5 @@ def _of_config_map(text: str) -> str:
         return text
     if not isinstance(plain, dict) or plain.get("kind") != "ConfigMap":
         return text
-    return str(config_text(plain.get("data") or {}) or "")
+    found, _ = config_map_text(CONFIG_KEY, plain.get("data") or {})
+    return found or ""

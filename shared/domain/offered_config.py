@@ -50,10 +50,12 @@ class ConfigState(Protocol):
 
     Attributes:
         config_map: the text in the service's ConfigMap; None without one.
+        config_map_fault: why a ConfigMap that exists has no text that is read; else empty.
         config_digest, refused_digest: of the newest ConfigApplied, and of a ConfigRejected behind it; else empty.
     """
 
     config_map: str | None
+    config_map_fault: str
     config_digest: str
     refused_digest: str
 
@@ -98,15 +100,16 @@ def config_drafts(
         ConfigApplied, or a ConfigRejected for each fault (the last good one stays in force, its settings too), or
         nothing.
     """
-    offered = default
+    offered, fault_of_map = default, ""
     if file is not None:
         offered = file._replace(settings=default.settings)
-    elif state.config_map is not None:
-        offered = OfferedConfig(f"{SOURCE}{config_map}", state.config_map, default.settings)
+    elif state.config_map is not None or state.config_map_fault:
+        fault_of_map = state.config_map_fault
+        offered = OfferedConfig(f"{SOURCE}{config_map}", state.config_map or fault_of_map, default.settings)
     if offered.digest == state.refused_digest or (offered.digest == state.config_digest and not state.refused_digest):
         return []
     # A rejected text that was replaced by the one in force is applied again: that ends the rejection in the record.
-    if faults := faults_of(offered.text):
+    if faults := [Fault("data", fault_of_map)] if fault_of_map else faults_of(offered.text):
         first = [] if state.config_digest else [_applied(default)]
         rejected = (
             ConfigRejected(source=offered.source, digest=offered.digest, path=fault.path, reason=fault.reason)

@@ -3,7 +3,6 @@
 The State is composed of parts, each with a fold of its own; a part is written from the contexts that it names.
 """
 
-from collections.abc import Mapping
 from typing import ClassVar
 
 import msgspec
@@ -16,6 +15,7 @@ from services.descheduler.state.detector_records import DetectorRecords
 from services.descheduler.state.eviction_cases import EvictionCases, JobPhase, OpenedCase
 from services.descheduler.state.measured_nodes import MeasuredNodes
 from services.descheduler.state.observed_cluster import ObservedCluster, StoredCluster
+from shared.domain.config_map_text import config_map_text
 from shared.domain.own_desired_states import DesiredFields, OwnDesiredStates, object_key
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import (
@@ -51,7 +51,7 @@ from shared.events.migration import MIGRATION_EVENTS
 from shared.kube.resource_names import MIGRATION_JOBS, RESERVATIONS
 
 CONFIG_KEY = "koord-descheduler-config"
-"""Data key of CONFIG_MAP. In a ConfigMap with a single key, that key counts whatever its name."""
+"""Data key of CONFIG_MAP."""
 
 FOLDED: dict[str, tuple[type[Event], ...]] = {
     "cluster": (
@@ -68,11 +68,6 @@ FOLDED: dict[str, tuple[type[Event], ...]] = {
 """Context -> event types that the State folds; it ignores the others."""
 
 
-def config_text(data: Mapping[str, str]) -> str | None:
-    """Returns the configuration in the data of the ConfigMap: that of the known key, else of the only one."""
-    return data.get(CONFIG_KEY) if CONFIG_KEY in data or len(data) != 1 else next(iter(data.values()))
-
-
 class DeschedulerState(OwnDesiredStates):
     """A fold over `cluster`, `metrics-*` and the descheduler's own `descheduling`.
 
@@ -80,7 +75,8 @@ class DeschedulerState(OwnDesiredStates):
         cluster: nodes, pods and reports. measured: a cache of these, in the form that plugins read; not stored.
         migration: PodMigrationJobs, and what they need of the cluster.
         listed: the gateway has listed the whole cluster once.
-        config_map: text of CONFIG_MAP; None while it does not exist. config_map_uid: its uid.
+        config_map: text of CONFIG_MAP; None while it does not exist, or has no text that is read.
+        config_map_fault: why the one that exists has none; else empty. config_map_uid: its uid.
         config_source, config_text, config_digest: of the configuration in force; empty before the first.
         config_seq: seq in `descheduling` of its ConfigApplied.
         config_settings: settings of the process that were recorded with it.
@@ -90,7 +86,7 @@ class DeschedulerState(OwnDesiredStates):
         cases: eviction cases, and the PodMigrationJobs by which they move pods.
     """
 
-    SCHEMA: ClassVar[int] = 12
+    SCHEMA: ClassVar[int] = 13
 
     def __init__(self) -> None:
         super().__init__()
@@ -100,6 +96,7 @@ class DeschedulerState(OwnDesiredStates):
         self.migration = MigrationState(self.cluster.pods)
         self.listed = False
         self.config_map: str | None = None
+        self.config_map_fault = ""
         self.config_map_uid = ""
         self.config_source = ""
         self.config_text = ""
@@ -149,9 +146,9 @@ class DeschedulerState(OwnDesiredStates):
         match record.event:
             case ObjectObserved(resource="configmaps", name=name, uid=uid, object=body) if name == CONFIG_MAP:
                 self.config_map_uid = uid
-                self.config_map = config_text({key: str(text) for key, text in (body.get("data") or {}).items()})
+                self.config_map, self.config_map_fault = config_map_text(CONFIG_KEY, body.get("data") or {})
             case ObjectDeleted(resource="configmaps", name=name) if name == CONFIG_MAP:
-                self.config_map = None
+                self.config_map, self.config_map_fault = None, ""
             case ObjectObserved(resource=resource, name=name, object=body) if resource == MIGRATION_JOBS:
                 self.cases.observe_job(name, body, record.at_ns)
             case ObjectDeleted(resource=resource, name=name) if resource in (MIGRATION_JOBS, RESERVATIONS):
@@ -206,6 +203,7 @@ class _Stored(msgspec.Struct):
     deleted_at: dict[str, list[int]]
     listed: bool
     config_map: str | None
+    config_map_fault: str
     config_map_uid: str
     config_source: str
     config_text: str

@@ -52,7 +52,7 @@ class _Kept(msgspec.Struct):
 _SCALARS = (
     "released_seq", "gateway_since", "config_map", "config_map_uid", "cycle", "cycle_saw", "cycle_ns", "config_source", "config_text",
     "config_digest", "config_seq", "config_settings", "refused_digest", "listed_seq", "clock_ns",
-    "hold_released_seq",
+    "hold_released_seq", "config_map_fault",
 )  # fmt: skip
 _encoder = msgspec.msgpack.Encoder(order="deterministic")
 _decoder = msgspec.msgpack.Decoder(_Kept)

@@ -37,6 +37,7 @@ from services.scheduler.state.watched_api_resources import (
     is_unselected,
 )
 from shared.domain import gang
+from shared.domain.config_map_text import config_map_text
 from shared.domain.operating_mode_pod import OPERATING_MODE, is_operating, reservation_of
 from shared.domain.usage_plausibility import is_ahead, ranges_of_report
 from shared.events import Event, RecordedEvent
@@ -64,18 +65,13 @@ from shared.kube.gpu_templates import CONFIG_MAP as GPU_TEMPLATES
 from shared.kube.pod import ENDED_PHASES, Pod
 
 CONFIG_KEY = "koord-scheduler-config"
-"""Data key of CONFIG_MAP. In a ConfigMap with a single key, that key counts whatever its name."""
+"""Data key of CONFIG_MAP."""
 
 _SPECIAL = frozenset((*gang.LABELS, OPERATING_MODE))
 """Labels of pods that are in a gang or stand for a Reservation; annotations put pods into gangs as well."""
 _MAX_UNREAD_PODS = 16_384
 """Observations that wait to be read, 2 KB each: most of a long history are of pods that have gone since."""
 _MAX_UNREAD_METRICS = 1024
-
-
-def config_text(data: Mapping[str, str]) -> str | None:
-    """Returns the configuration in the data of the scheduler's ConfigMap: that of the known key, else of the only one."""
-    return data.get(CONFIG_KEY) if CONFIG_KEY in data or len(data) != 1 else next(iter(data.values()))
 
 
 class ClusterFold(SchedulerStateFields):
@@ -298,7 +294,7 @@ class ClusterFold(SchedulerStateFields):
             self._object_changed(record, event)
         elif event.resource == CONFIG_MAPS and event.name == CONFIG_MAP:
             self.config_map_uid = event.uid
-            self.config_map = config_text(event.object.get("data") or {})
+            self.config_map, self.config_map_fault = config_map_text(CONFIG_KEY, event.object.get("data") or {})
 
     def _object_deleted(self, record: RecordedEvent, event: ObjectDeleted) -> None:
         self.writes.forget(event.resource, event.name, event.uid)
@@ -322,7 +318,7 @@ class ClusterFold(SchedulerStateFields):
             self.objects.get(CONFIG_MAPS, {}).pop(event.name, None)
             self._object_changed(record, event)
         elif event.resource == CONFIG_MAPS and event.name == CONFIG_MAP:
-            self.config_map = None
+            self.config_map, self.config_map_fault = None, ""
 
     def _writer_started(self, record: RecordedEvent, _: WriterStarted) -> None:
         if record.context != "cluster":

@@ -61,7 +61,8 @@ class SchedulerStateFields:
         gateway_since: `cluster` seq at which the gateway last started.
         listed_seq: `cluster` seq at which the gateway last completed its initial lists; observations before it may be
             incomplete.
-        config_map: text of CONFIG_MAP; None while it does not exist. config_map_uid: its uid.
+        config_map: text of CONFIG_MAP; None while it does not exist, or has no text that is read.
+        config_map_fault: why the one that exists has none; else empty. config_map_uid: its uid.
         clock_ns: time of the last cycle or start of a writer in our own log, by the clock of that writer.
         cycle, cycle_saw, cycle_ns: the last cycle of our log: its number, the `cluster` seq that it had read, its
             `now_ns`.
@@ -103,6 +104,7 @@ class SchedulerStateFields:
         self.gateway_since = 0
         self.listed_seq = 0
         self.config_map: str | None = None
+        self.config_map_fault = ""
         self.config_map_uid = ""
         self.clock_ns = 0
         self.cycle = 0

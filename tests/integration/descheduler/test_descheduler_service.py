@@ -73,8 +73,15 @@ async def test_a_bad_configuration_is_rejected_and_a_hot_node_becomes_a_case_wit
     database: str, nats: EmbeddedNats, tmp_path: Path
 ) -> None:
     async with stage(database, nats, tmp_path) as on:
+        misspelt = {"koord-descheduler-confg": CONFIG, "notes": "x"}
+        await store_config_map(on.api, "koord-descheduler-config", misspelt)
+        assert await until(lambda: rejected_paths(database, "descheduling")) == ["data"]
         await on.configure(CONFIG.replace("1s", "soon", 1))
-        assert await until(lambda: rejected_paths(database, "descheduling")) == ["deschedulingInterval"]
+
+        async def both() -> bool:
+            return await rejected_paths(database, "descheduling") == ["data", "deschedulingInterval"]
+
+        await until(both)
         [log_file] = tmp_path.rglob("descheduler.log")
         assert '"path":"deschedulingInterval"' in log_file.read_text()
         for number in range(2):

@@ -114,6 +114,28 @@ def test_the_last_good_configuration_stays_in_force_after_a_bad_one() -> None:
     assert state.configuration.interval_ns == 0
 
 
+def test_a_config_map_without_the_key_is_rejected_and_the_one_in_force_stays() -> None:
+    state = DeschedulerState()
+    assert _applied(state, HEAD + "deschedulingInterval: 10s") == [ConfigApplied]
+    data = {"koord-descheduler-confg": HEAD, "notes": "x"}
+    event = ObjectObserved(resource="configmaps", name=CONFIG_MAP, uid="u", object={"data": data})
+    state.apply(RecordedEvent("cluster", 9, event))
+    (draft,) = config_drafts(state, None)
+    assert isinstance(draft.event, ConfigRejected)
+    assert (draft.event.path, draft.event.reason) == (
+        "data",
+        "the service reads the key koord-descheduler-config, and there is koord-descheduler-confg, notes; "
+        "write the configuration below that key",
+    )
+    state.apply(RecordedEvent("descheduling", 9, draft.event))
+    assert config_drafts(state, None) == []
+    assert state.configuration is not None
+    assert state.configuration.interval_ns == 10 * SECOND
+    restored = DeschedulerState()
+    restored.restore(state.encode())
+    assert restored.config_map_fault == draft.event.reason
+
+
 def test_a_file_takes_precedence_over_the_config_map() -> None:
     state = DeschedulerState()
     _observe(state, HEAD + "deschedulingInterval: 10s")

@@ -214,6 +214,38 @@ def test_a_config_map_is_taken_over_when_it_is_seen_and_given_up_when_it_goes() 
     assert taken.text == DEFAULT_PROFILE
 
 
+@pytest.mark.parametrize("data", [{"koord-scheduler-confg": LOAD_AWARE, "notes": "x"}, {}])
+def test_a_config_map_without_the_key_is_refused_and_the_one_in_force_stays(data: dict[str, str]) -> None:
+    world = World()
+    put_config_map(world, {"koord-scheduler-config": LOAD_AWARE})
+    (taken,) = take(world)
+    assert isinstance(taken, ConfigApplied)
+    put_config_map(world, data)
+    (refused,) = take(world)
+    assert isinstance(refused, ConfigRejected)
+    there = ", ".join(data) or "none"
+    assert (refused.path, refused.reason) == (
+        "data",
+        f"the service reads the key koord-scheduler-config, and there is {there}; "
+        "write the configuration below that key",
+    )
+    assert take(world) == []
+    assert (world.view.config_text, world.view.config_digest) == (LOAD_AWARE, taken.digest)
+    restored = SchedulerState()
+    restored.restore(world.view.encode())
+    assert restored.config_map_fault == refused.reason
+    put_config_map(world, {"koord-scheduler-config": LOAD_AWARE, **data})
+    assert [type(event) for event in take(world)] == [ConfigApplied]
+
+
+def test_a_misspelt_key_of_a_config_map_that_has_no_other_is_read() -> None:
+    world = World()
+    put_config_map(world, {"koord-scheduler-confg": LOAD_AWARE})
+    (taken,) = take(world)
+    assert isinstance(taken, ConfigApplied)
+    assert taken.text == LOAD_AWARE
+
+
 def test_a_file_outranks_the_config_map() -> None:
     world = World()
     put_config_map(world, {"config.yaml": LOAD_AWARE})
