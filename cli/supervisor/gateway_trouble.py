@@ -1,10 +1,10 @@
-"""Lines beside an answer from the log while the gateway does not read the cluster, or starts no effects: what the log has
-is then older than it seems, or goes no further.
+"""Lines beside an answer from the log while the gateway does not read the cluster, or starts no effects, and while no
+scheduler responds: what the log has is then older than it seems, or goes no further.
 
-From the gateway's own status, where its address is known: of a system that `koord up` runs here, and in KOORD_STATUSZ.
+From the services' own status, where its address is known: of a system that `koord up` runs here, and in KOORD_STATUSZ.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path
@@ -18,6 +18,7 @@ from shared.errors import KoordError
 from shared.unreachable import Unreachable
 
 GATEWAY = "gateway"
+SCHEDULER = "scheduler"
 ANSWER_S = 1.0
 _API_SERVER = "API server"
 
@@ -46,13 +47,33 @@ def trouble_lines(found: Iterable[GatewayTrouble | None]) -> Iterator[str]:
                 yield f"the log is older than the cluster: the {one.service} {away}"
 
 
+def scheduler_lines(responds: Collection[bool]) -> Iterator[str]:
+    """Yields a line where no scheduler responds: one that hangs decides nothing, and what the log says about a pod that
+    waits is what was true before.
+
+    Args:
+        responds: of each scheduler whose address is known.
+    """
+    if responds and not any(responds):
+        yield (
+            "the scheduler does not respond: no pod is placed until it does, whatever a pod waits for by the log; "
+            "`koord doctor` has the remedy"
+        )
+
+
 def warn_of_trouble(folder: Path) -> None:
     """Prints the lines about the system in a folder on stderr; none of a system that is stopped, or away."""
     with suppress(KoordError):
         services = find_endpoints(folder).services
-        found = [_trouble(url) for name, url in services.items() if name.partition("-")[0] == GATEWAY]
-        for line in trouble_lines(found):
+        found = [_trouble(url) for url in _of(GATEWAY, services)]
+        schedulers = [_trouble(url) is not None for url in _of(SCHEDULER, services)]
+        for line in (*trouble_lines(found), *scheduler_lines(schedulers)):
             show_text(f"koord: {line}", err=True)
+
+
+def _of(service: str, addresses: Mapping[str, str]) -> list[str]:
+    """Returns the addresses of a service's replicas."""
+    return [address for name, address in addresses.items() if name.partition("-")[0] == service]
 
 
 def _trouble(address: str) -> GatewayTrouble | None:

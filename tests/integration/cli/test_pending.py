@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import socket
 import time
 
 import pytest
@@ -52,6 +53,13 @@ def _waiting() -> Teams:
     return world
 
 
+def _with_a_late_pod() -> Teams:
+    """As above, and a pod that no cycle has looked at."""
+    world = _waiting()
+    world.add_pod(pod("late"))
+    return world
+
+
 @pytest.fixture
 async def log(database: str) -> Log:
     await write(await asyncio.to_thread(_waiting), database)
@@ -81,6 +89,21 @@ async def test_pending_pods_are_listed_in_order_with_what_they_wait_for(log: Log
         "-",
         "short",
     ]
+
+
+async def test_a_scheduler_that_hangs_is_named_beside_what_pods_wait_for(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await write(await asyncio.to_thread(_with_a_late_pod), database)
+    log = Log(database)
+    assert (await run(log, "pending", "late", "-n", "d")).stderr == ""
+    with socket.create_server(("127.0.0.1", 0)) as listening:  # accepts into its backlog, and never answers
+        monkeypatch.setenv("KOORD_STATUSZ", f"scheduler=127.0.0.1:{listening.getsockname()[1]}")
+        views = [await run(log, *view, "-n", "d") for view in (("pending", "late"), ("why", "pod", "late"))]
+    for found in views:
+        assert found.exit_code == 0
+        assert "it is tried in one of the next cycles" in found.stdout
+        assert found.stderr.startswith("koord: the scheduler does not respond: no pod is placed until it does")
 
 
 async def test_programs_get_integers_instants_and_the_reasons_one_by_one(log: Log) -> None:
