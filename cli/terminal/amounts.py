@@ -3,15 +3,12 @@
 from collections.abc import Mapping
 from contextlib import suppress
 
-from shared.kube.quantity import BadQuantity, amount, bytes_text, milli_text, nanos
-from shared.kube.quantity_text import amount_text
+from shared.kube.quantity import BadQuantity, amount, milli_text, nanos
+from shared.kube.quantity_text import amount_text, exact_text, is_in_bytes
 
 UNLIMITED = (2**63 - 1) // 5
 """The max of the system and default groups, and more."""
 
-_BYTES = ("memory", "ephemeral-storage", "hugepages-")
-# By full name: other vendors count theirs in Mi or in parts of a card.
-_GPU_MEMORY = ("koordinator.sh/gpu-memory", "kubernetes.io/gpu-memory")
 _UNITS = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
 
@@ -34,13 +31,7 @@ def exact_amount(resource: str, size: int) -> str:
     """Returns an amount that is not rounded, bytes in the largest unit of which there is a whole number: for sums."""
     if size >= UNLIMITED:
         return "unlimited"
-    return bytes_text(size) if is_in_bytes(resource) else amount_text(resource, size)
-
-
-def is_in_bytes(resource: str) -> bool:
-    """Reports whether a resource is counted in bytes."""
-    name = resource.rpartition("/")[2].removeprefix("batch-").removeprefix("mid-")
-    return name.startswith(_BYTES) or resource in _GPU_MEMORY
+    return exact_text(resource, size)
 
 
 def readable_amounts(quantities: Mapping[str, str] | None) -> dict[str, int]:

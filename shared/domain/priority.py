@@ -44,6 +44,8 @@ _TRANSLATED = {
     Priority.MID: {"cpu": "kubernetes.io/mid-cpu", "memory": "kubernetes.io/mid-memory"},
     Priority.FREE: {},
 }
+OVERCOMMITTED = frozenset(name for names in _TRANSLATED.values() for name in names.values())
+"""Resources that a node has of what others request and do not use: a usage report comes first."""
 
 
 _SUB_PRIORITY = re.compile(

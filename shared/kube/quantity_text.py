@@ -24,6 +24,10 @@ class Notation(Enum):
 _DECIMAL = {-9: "n", -6: "u", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
 _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
+_BYTES = ("memory", "ephemeral-storage", "hugepages-")
+# By full name: other vendors count theirs in Mi or in parts of a card.
+_GPU_MEMORY = ("koordinator.sh/gpu-memory", "kubernetes.io/gpu-memory")
+
 Noted = tuple[int, Notation]
 
 
@@ -63,6 +67,17 @@ def amount_text(resource: str, size: int) -> str:
     if resource == "cpu":
         return milli_text(size)
     return bytes_text(size) if resource == "memory" else quantity_text(size * NANO, Notation.DECIMAL)
+
+
+def is_in_bytes(resource: str) -> bool:
+    """Reports whether a resource is counted in bytes."""
+    name = resource.rpartition("/")[2].removeprefix("batch-").removeprefix("mid-")
+    return name.startswith(_BYTES) or resource in _GPU_MEMORY
+
+
+def exact_text(resource: str, size: int) -> str:
+    """Formats an amount as `amount_text`, bytes of every resource in the largest unit of which there is a whole number."""
+    return bytes_text(size) if is_in_bytes(resource) else amount_text(resource, size)
 
 
 def request_notations(pod: Pod) -> dict[str, Notation]:

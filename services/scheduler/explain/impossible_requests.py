@@ -15,10 +15,11 @@ from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.closest_name import did_you_mean
 from shared.domain.device_requests import TYPE_OF
+from shared.domain.priority import OVERCOMMITTED
 from shared.domain.reservation import RESERVATION_PLACEMENT
 from shared.kube.elastic_quota import QUOTA_NAME, RESERVED, ROOT
 from shared.kube.quantity import BadQuantity, amount, nanos
-from shared.kube.quantity_text import amount_text
+from shared.kube.quantity_text import exact_text
 
 
 def impossible_requests(view: SchedulerState, record: PodRecord) -> Iterator[str]:
@@ -52,15 +53,27 @@ def _of_nodes(view: SchedulerState, pod_class: PodClass) -> Iterator[str]:
         largest = max(_amount(resource, there.get(resource, "0")) for there in nodes)
         if requested <= largest:
             continue
-        size = amount_text(resource, requested)
+        size = exact_text(resource, requested)
         if largest:
-            has = amount_text(resource, largest)
+            has = exact_text(resource, largest)
             yield f"it is larger than every node: it requests {resource} {size}, and the largest node has {has}"
         elif resource in TYPE_OF:
             yield f"it requests {resource} {size}, and no node reports devices of type {TYPE_OF[resource]}: `koord devices`"
+        elif resource in OVERCOMMITTED:
+            yield f"it requests {resource} {size}, and no node has any: {_why_none(view)}"
         else:
             known = sorted({*TYPE_OF, *(name for there in nodes for name in there)} - {resource})
             yield f"it requests {resource} {size}, and no node has any{did_you_mean(resource, known)}"
+
+
+def _why_none(view: SchedulerState) -> str:
+    """Returns why no node has a resource that follows from usage reports."""
+    if view.reports or any(each.updated for each in view.metrics.values()):
+        return "nodes get it where over-commitment is on and their use leaves some; `koord explain node` shows it of each"
+    return (
+        "nodes get it by their usage reports, and none reports: run `koord run node-agent` on them, or have koordlet "
+        "write their NodeMetrics"
+    )
 
 
 def _amount(resource: str, quantity: str) -> int:
@@ -84,7 +97,7 @@ def _of_quota(view: SchedulerState, record: PodRecord, pod_class: PodClass) -> I
         return
     for resource, requested in sorted(entry.request.items()):
         if requested > (limit := declared.max.get(resource, requested)):
-            sizes = amount_text(resource, requested), amount_text(resource, limit)
+            sizes = exact_text(resource, requested), exact_text(resource, limit)
             yield (
                 f"it is larger than its quota: it requests {resource} {sizes[0]}, "
                 f"and the max of quota {entry.quota} is {sizes[1]}"

@@ -1,12 +1,14 @@
 """Probable mistakes about pods and Reservations that wait."""
 
+import msgspec
 import pytest
 
 from services.scheduler.explain.probable_mistakes import probable_mistakes
 from services.scheduler.explain.waiting_order_config import rules_in_force
 from shared.kube.elastic_quota import QUOTA_NAME
+from shared.kube.node import NodeMetric
 from tests.support.reservations import observe, reservation
-from tests.support.scheduling_world import World, node, pod
+from tests.support.scheduling_world import World, metric, node, pod
 from tests.unit.scheduler.scheduler_with_ledger import Teams, quota
 
 GPU = "koordinator.sh/gpu"
@@ -40,6 +42,22 @@ def test_a_resource_that_no_node_has_is_named(requests: dict[str, str], words: s
     world.add_pod(pod("p", extra=requests))
     [mistake] = found(world, "d/p")
     assert words in mistake
+
+
+def test_batch_resources_that_no_node_has_are_traced_to_the_usage_reports() -> None:
+    world = one_node()
+    world.add_pod(pod("p", extra={"kubernetes.io/batch-memory": "1Gi"}))
+    asks = "it requests kubernetes.io/batch-memory 1Gi, and no node has any: "
+    silent = "nodes get it by their usage reports, and none reports: run `koord run node-agent` on them"
+    [mistake] = found(world, "d/p")
+    assert mistake.startswith(asks + silent)
+    empty = msgspec.convert({"metadata": {"name": "n1"}}, NodeMetric)  # as the SLO controller creates it
+    world.report(empty)
+    assert found(world, "d/p") == (mistake,)
+    world.report(metric("n1", cpu="1"))
+    assert found(world, "d/p") == (
+        asks + "nodes get it where over-commitment is on and their use leaves some; `koord explain node` shows it of each",
+    )
 
 
 def test_a_request_of_devices_that_nothing_allocates_is_named_whatever_nodes_have() -> None:
