@@ -16,8 +16,8 @@ def about_rejected_quotas(found: Sequence[QuotaFault], *, simulated: bool = Fals
 
 
 def about_ignored_quota_settings(found: Sequence[QuotaFault], *, simulated: bool = False) -> Iterator[Finding]:
-    """Names the quotas of which a label or an annotation is ignored, each described in one line."""
-    return _about_quotas(found, "correct it: {}", "more quotas with ignored labels or annotations", simulated=simulated)
+    """Names the quotas of which a label, an annotation or a resource has no effect, each described in one line."""
+    return _about_quotas(found, "correct it: {}", "more quotas with settings that have no effect", simulated=simulated)
 
 
 def _about_quotas(found: Sequence[QuotaFault], remedy: str, others: str, *, simulated: bool) -> Iterator[Finding]:

@@ -15,6 +15,7 @@ from services.quota_ledger.explain.explain_runtime import (
 from services.quota_ledger.explain.quota_overview import OverviewRow
 from services.quota_ledger.explain.quota_shortfall_of_pod import PodExplanation
 from shared.domain.amounts import nonzero, sub
+from shared.kube.quota_resources import faults_of
 from shared.kube.resource_names import QUOTAS
 
 BAR = 20
@@ -91,21 +92,21 @@ def _rejection_of(projection: LedgerProjection, name: str) -> Iterator[str]:
 
 
 def ignored(projection: LedgerProjection) -> Iterator[QuotaFault]:
-    """Yields each quota of which a label or an annotation is ignored, with what it should be."""
+    """Yields each quota of which a label, an annotation or a resource has no effect, with what it should be."""
     for name, quota in sorted(projection.lookup.quotas.items()):
-        yield from (QuotaFault(f"Quota {name}: {fault}", name, quota.namespace) for fault in quota.ignored)
+        yield from (QuotaFault(f"Quota {name}: {fault}", name, quota.namespace) for fault in faults_of(quota))
 
 
 def notes_about(projection: LedgerProjection, name: str) -> Iterator[str]:
-    """A line for each object of a quota's name that is rejected, its own first, and for each label and annotation of the
-    quota that is ignored.
+    """A line for each object of a quota's name that is rejected, its own first, and for each label, annotation and
+    resource of the quota that has no effect.
     """
     yield from _rejection_of(projection, name)
     for key, reason in sorted(projection.duplicates.get(name, {}).items()):
         yield f"ElasticQuota {key.partition('/')[2]} is rejected: {reason}"
     declared = projection.lookup.quotas.get(name)
     if declared is not None:
-        yield from (f"Ignored: {fault}" for fault in declared.ignored)
+        yield from (f"Ignored: {fault}" for fault in faults_of(declared))
 
 
 def bar(line: OverviewRow) -> str:

@@ -1,4 +1,4 @@
-"""Kubernetes Events about ElasticQuotas that are rejected, or of which a label or an annotation has no effect: `kubectl
+"""Kubernetes Events about ElasticQuotas that are rejected, or of which a label, an annotation or a resource has no effect: `kubectl
 describe` shows them on the object. One Event an object; it is deleted once the object is in force as it is written, or
 gone.
 """
@@ -13,6 +13,7 @@ from services.quota_ledger.state.published_status import CREATED
 from shared.domain.desired_kubernetes_event import event_intent
 from shared.events import Draft
 from shared.events.intents import ObjectDesired
+from shared.kube.quota_resources import faults_of
 from shared.kube.resource_names import GUIDE_QUOTAS, KUBERNETES_EVENTS, QUOTAS
 
 API_VERSIONS = {QUOTAS: "scheduling.sigs.k8s.io/v1alpha1", GUIDE_QUOTAS: "koordinator.sh/v1alpha1"}
@@ -47,8 +48,8 @@ def _noted(state: LedgerState) -> Iterator[tuple[str, str, str]]:
     """Yields the key of an object, and reason and message of its Event; of one object the last counts."""
     projection = state.projection
     for name, quota in sorted(projection.lookup.quotas.items()):
-        if quota.ignored and (key := state.owner(name)):
-            yield key, "SettingsIgnored", "; ".join(quota.ignored)
+        if (faults := faults_of(quota)) and (key := state.owner(name)):
+            yield key, "SettingsIgnored", "; ".join(faults)
     for name, reason in sorted(projection.rejected.items()):
         if key := state.owner(name):
             force = "its last valid declaration stays in force" if name in projection.tree_of else "its pods wait"

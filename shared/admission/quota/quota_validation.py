@@ -28,9 +28,7 @@ from shared.kube.elastic_quota import (
 from shared.kube.json_text import read_json
 from shared.kube.quantity import BadQuantity, amounts
 from shared.kube.quantity_text import amount_text
-
-_COMMON = ("cpu", "memory", "ephemeral-storage", "pods")
-"""Resources that are suggested for a misspelt one, beside those of max."""
+from shared.kube.quota_resources import COMMON
 
 Raw = Mapping[str, Any]
 
@@ -196,7 +194,7 @@ def check_min_within_max(quota: DeclaredQuota) -> None:
     """
     for name, size in sorted(quota.min.items()):
         if name not in quota.max:
-            meant = did_you_mean(name, sorted({*quota.max, *_COMMON} - {name}))
+            meant = did_you_mean(name, sorted({*quota.max, *COMMON} - {name}))
             raise AdmissionRejected(
                 "minMax",
                 f"quota {quota.name}: min has {name}, and max does not; add it to max, or correct its name{meant}",

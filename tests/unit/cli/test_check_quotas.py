@@ -13,4 +13,4 @@ def test_further_rejected_quotas_are_named_where_they_are_few_and_counted_otherw
 def test_a_quota_with_many_faults_is_one_of_the_others_once() -> None:
     faults = [QuotaFault(f"Quota a: label x{each} is unknown", "a", "d") for each in range(NAMED + 2)]
     *_, last = about_ignored_quota_settings([*faults, QuotaFault("Quota b: label y is unknown", "b", "d")])
-    assert last.what == "more quotas with ignored labels or annotations: a, b"
+    assert last.what == "more quotas with settings that have no effect: a, b"

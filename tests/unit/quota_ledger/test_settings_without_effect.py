@@ -1,5 +1,5 @@
-"""Labels and annotations of an ElasticQuota that have no effect are shown where people look: on the object, in the list of
-quotas, in `koord explain quota` and in `koord doctor`.
+"""Labels, annotations and resources of an ElasticQuota that have no effect are shown where people look: on the object,
+in the list of quotas, in `koord explain quota` and in `koord doctor`.
 """
 
 import pytest
@@ -87,6 +87,20 @@ def misspelt(label: str) -> ObjectObserved:
     found = quota("web", "1", "4")
     found.object["metadata"]["labels"] = {PREFIX + label: "true"}
     return found
+
+
+def test_a_max_of_a_resource_that_no_pod_can_request_is_seen_wherever_quotas_are() -> None:
+    logs, misspelt_max = Logs(), quota("web", "1", "4")
+    misspelt_max.object["spec"]["max"] = {"cpu": "5", "memroy": "5Gi", "pods": "3", "hugepages-2Mi": "1Gi", "a.b/c": "1"}
+    logs.append("cluster", node("n1", "10"), misspelt_max)
+    text = "max of 'memroy' limits nothing, since no pod can request it; perhaps 'memory' is meant"
+    [fault] = ignored(logs.state.projection)
+    assert fault.text == f"Quota web: {text}"
+    assert [*notes_about(logs.state.projection, "web")] == [f"Ignored: {text}"]
+    [draft] = object_events(logs.state, logs.now_ns)
+    assert (getattr(draft.event, "body", None) or {})["message"] == text
+    logs.append("cluster", quota("web", "1", "4"))
+    assert [*ignored(logs.state.projection)] == []
 
 
 def test_a_misspelt_label_is_seen_wherever_quotas_are_until_it_is_corrected() -> None:
