@@ -26,6 +26,8 @@ async def describe(log: LogReader, name: str) -> Description:
         "Mode": gang.mode,
         "Match policy": gang.match_policy,
         "Ignored": list(gang.ignored),
+        "Check": list(gang.mistakes),
+        "Do": gang.remedy,
         "Placed with": ", ".join(each for each in gang.groups if each != name),
         "Pods": f"{gang.exists}: {gang.bound} bound, {gang.placed} placed, {gang.pending} pending",
         "Since": gang.since,

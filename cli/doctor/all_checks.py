@@ -25,6 +25,7 @@ from cli.doctor.check_services import NEEDED
 from cli.doctor.check_unread_objects import (
     about_ignored_pod_settings,
     about_ignored_settings,
+    about_missing_nodes,
     about_rejected_reservations,
     about_unread_objects,
 )
@@ -188,6 +189,7 @@ async def _log(endpoints: Endpoints, *, has_bus: bool) -> list[Finding]:
             if "scheduling" in contexts:
                 view = await scheduler_state(LogReader(database))
                 rules = rules_in_force(view)
+                found += about_missing_nodes(view, simulated=simulated)
                 found += about_unread_objects(objects_without_plugin(view, rules))
                 found += about_ignored_settings(view, rules, simulated=simulated)
                 found += about_ignored_pod_settings(view, rules.schedulers, simulated=simulated)

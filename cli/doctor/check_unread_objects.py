@@ -6,7 +6,7 @@ from cli.doctor.finding import Finding
 from cli.simulated_cluster import edit_advice
 from services.scheduler.explain.gang_status import ignored_settings
 from services.scheduler.explain.ignored_node_annotations import ignored_annotations
-from services.scheduler.explain.impossible_requests import missing_quota
+from services.scheduler.explain.impossible_requests import NO_NODES, missing_quota
 from services.scheduler.explain.invalid_reservations import RejectedReservation
 from services.scheduler.explain.objects_without_plugin import UnreadObjects
 from services.scheduler.explain.waiting_order_config import QueueRules
@@ -31,6 +31,15 @@ def about_unread_objects(found: Iterable[UnreadObjects]) -> Iterator[Finding]:
             f"{'does' if len(each.profiles) == 1 else 'do'} not enable {each.plugin}",
             f"enable {each.plugin} as k8s/examples/scheduler-config-loadaware.yaml does; a configuration replaces the default one",
         )
+
+
+def about_missing_nodes(view: SchedulerState, *, simulated: bool = False) -> Iterator[Finding]:
+    """Names a cluster without nodes in which pods wait that were tried."""
+    waiting = [] if view.nodes else [each for each in view.pods.values() if each.attempts and not each.ended]
+    if waiting:
+        what = f"{NO_NODES}, and {len(waiting)} pod{' waits' if len(waiting) == 1 else 's wait'} for one"
+        remedy = "add nodes: KOORD_SIMULATOR_NODES, or `koord dev apply`" if simulated else "join nodes to the cluster"
+        yield Finding("warning", "nodes", what, remedy)
 
 
 def about_rejected_reservations(found: Sequence[RejectedReservation], *, simulated: bool = False) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ import msgspec
 from cli.terminal.durations import age, second
 from services.scheduler.explain.estimated_start import ENOUGH, GangFeatures, TooLittleHistory, estimate
 from services.scheduler.explain.gang_status import WAITING, GangStatus
+from services.scheduler.explain.impossible_requests import impossible_of
 from services.scheduler.plugins.coscheduling.gang_features import classes_of, waited_ns
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.first_names import first_names
@@ -36,8 +37,12 @@ class StartEstimate(msgspec.Struct, frozen=True):
 
 
 def start_estimate(view: SchedulerState, status: GangStatus, now_ns: int) -> StartEstimate | None:
-    """Estimates when a gang is placed; None for one that does not wait as a whole, or of which a pod was bound before."""
+    """Estimates when a gang is placed; None for one that does not wait as a whole, of which a pod was bound before, or of
+    which a pod cannot be placed as the cluster is.
+    """
     if status.state != WAITING or status.settings is None or status.record.was_bound:
+        return None
+    if impossible_of(view, (member.record for member in status.members if member.stage == "pending")):
         return None
     waited = waited_ns(view, status.settings.groups, now_ns)
     found = estimate(list(view.gang_waits), _features(view, status), waited)

@@ -11,6 +11,7 @@ from cli.scheduling.recorded_state import scheduler_state
 from cli.terminal.amounts import human_amounts
 from cli.terminal.durations import instant_of, second
 from services.scheduler.explain.gang_status import gang_status
+from services.scheduler.explain.impossible_requests import NO_NODES
 from services.scheduler.explain.invalid_reservations import RejectedReservation, rejected_reservations
 from services.scheduler.explain.quota_shortage import QuotaShortage, quota_shortage
 from services.scheduler.explain.rejected_quota import rejected_quota_of
@@ -210,7 +211,9 @@ def _shown(
         kind="Reservation" if pod_class.reserves else "Pod",
         place=each.place,
         state=each.state.code,
-        waits_for=_words(each, refused, evaluated.nodes if evaluated else 0, shortage),
+        waits_for=_words(
+            each, refused, evaluated.nodes if evaluated else 0, shortage, has_nodes=bool(view.nodes)
+        ),
         since=second(seen[record.since]) if record.since in seen else "",
         quota=each.quota,
         gang=each.gang,
@@ -240,11 +243,15 @@ _TRIED = ("AwaitsQuota", "BackingOff", "AwaitsChange", "InQueue")
 """States of pods that wait for what refused them at their last attempt."""
 
 
-def _words(each: WaitingPod, refused: Sequence[Refusal], nodes: int, shortage: QuotaShortage | None) -> str:
+def _words(
+    each: WaitingPod, refused: Sequence[Refusal], nodes: int, shortage: QuotaShortage | None, *, has_nodes: bool
+) -> str:
     """Returns what a pod waits for: its quota and the plugins that refused it, else the reason for which it is not
     tried.
     """
     state, record = each.state, each.record
+    if not has_nodes and state.code in _TRIED and record.attempts:
+        return f"{NO_NODES}: it is tried again once there is one"
     if state.code in _TRIED and refused:
         parts = [_refusal(one, nodes) for one in refused]
         if shortage is not None and any(one.plugin == ELASTIC_QUOTA for one in refused):

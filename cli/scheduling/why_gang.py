@@ -24,12 +24,14 @@ from services.scheduler.explain.gang_status import (
     gang_status,
     ignored_settings,
 )
+from services.scheduler.explain.impossible_requests import NO_NODES, impossible_of
 from services.scheduler.explain.waiting_order_config import rules_in_force
 from services.scheduler.explain.waiting_pods import waiting_pods
 from services.scheduler.framework.reasons import NETWORK_DOMAIN_TOO_SMALL, UNIT_NOT_PLACED
 from services.scheduler.plugins.registry import text
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.closest_name import did_you_mean
+from shared.domain.gang import MINIMUM
 from shared.errors import KoordError
 from shared.events.scheduling import PodUnschedulable
 from shared.first_names import first_names
@@ -82,6 +84,8 @@ class GangExplanation(msgspec.Struct, frozen=True):
         estimated_start: when it is expected to be placed; None for one that does not wait as a whole.
         ignored: its settings that cannot be read, each with what is in force instead.
         planned_start: the nodes that are kept for it; None without backfill, and where none is planned.
+        mistakes: requests of its pending pods that no cycle can meet, each with the first pod that makes it.
+        remedy: what to do where it is not tried since it lacks pods of its own; else empty.
     """
 
     gang: str
@@ -110,6 +114,8 @@ class GangExplanation(msgspec.Struct, frozen=True):
     estimated_start: StartEstimate | None = None
     planned_start: PlannedGangStart | None = None
     ignored: tuple[str, ...] = ()
+    mistakes: tuple[str, ...] = ()
+    remedy: str = ""
 
 
 @click.command
@@ -150,7 +156,25 @@ async def explain_gang(log: LogReader, view: SchedulerState, name: str) -> GangE
         estimated_start=start_estimate(view, status, now_ns),
         planned_start=planned_start(view, status),
         ignored=ignored_settings(view, rules, name),
+        mistakes=_mistakes(view, status),
+        remedy=_remedy(status),
     )
+
+
+def _mistakes(view: SchedulerState, status: GangStatus) -> tuple[str, ...]:
+    found = impossible_of(view, (member.record for member in status.members if member.stage == "pending"))
+    return tuple(fault if fault == NO_NODES else f"{pod}: {fault}" for fault, pod in found.items())
+
+
+def _remedy(status: GangStatus) -> str:
+    """Returns what to do about a gang that has fewer pods than it needs; empty for another one."""
+    lacks = 0
+    if status.state == INCOMPLETE and status.settings is not None:
+        lacks = status.settings.minimum - sum(bool(member.stage) for member in status.members)
+    if lacks <= 0:
+        return ""
+    setting = "spec.minMember of its PodGroup" if status.record.has_pod_group else f"annotation {MINIMUM} of its pods"
+    return f"create {lacks} more pod{'' if lacks == 1 else 's'} of it, or lower {setting}"
 
 
 async def _condition(log: LogReader, status: GangStatus) -> str:
@@ -243,6 +267,9 @@ def _lines(found: GangExplanation) -> Iterator[str]:
         )
     for fault in found.ignored:
         yield f"  ignored: {fault}"
+    yield from (f"  check: {fault}" for fault in found.mistakes)
+    if found.remedy:
+        yield f"    do: {found.remedy}"
     if len(found.groups) > 1:
         yield f"  placed together with {', '.join(name for name in found.groups if name != found.gang)}"
     if found.since:

@@ -4,7 +4,7 @@ allocates, and beyond the max of the quota.
 A function of the State, for commands that read the log.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from services.scheduler.framework.reasons import Reason
 from services.scheduler.plugins.device_share.pod_device_requests import read_device_requests
@@ -22,10 +22,17 @@ from shared.kube.quantity import BadQuantity, amount, nanos
 from shared.kube.quantity_text import exact_text
 
 
+NO_NODES = "the cluster has no nodes"
+
+
 def impossible_requests(view: SchedulerState, record: PodRecord) -> Iterator[str]:
     """Yields them for a pod without a node, or a Reservation without one."""
     pod_class = record.pod_class
-    if pod_class is None or not view.nodes:
+    if pod_class is None:
+        return
+    if not view.nodes:
+        if record.attempts:  # before, the log may not hold the nodes yet
+            yield NO_NODES
         return
     yield from _of_nodes(view, pod_class)
     requests = read_device_requests(pod_class.pod, pod_class.request)
@@ -33,6 +40,17 @@ def impossible_requests(view: SchedulerState, record: PodRecord) -> Iterator[str
         yield from (_words(reason) for reason in requests.reasons)
     yield from _of_quota(view, record, pod_class)
     yield from _of_pinned_node(view, pod_class)
+
+
+def impossible_of(view: SchedulerState, records: Iterable[PodRecord]) -> dict[str, str]:
+    """Returns a sentence about each request of several pods that no cycle can meet -> the first pod that makes it; pods
+    of one class are looked at once.
+    """
+    found: dict[str, str] = {}
+    for record in {each.pod_class: each for each in reversed(list(records))}.values():
+        for text_ in impossible_requests(view, record):
+            found[text_] = min(record.name, found.get(text_, record.name))
+    return found
 
 
 def missing_quota(view: SchedulerState, pod_class: PodClass) -> Iterator[str]:

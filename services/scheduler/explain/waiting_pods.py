@@ -18,7 +18,7 @@ from services.scheduler.queue.retries import FLUSH_S, backoff_ends_ns, has_chang
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.scheduler_state import SchedulerState
-from shared.kube.instants import SECOND
+from shared.kube.instants import SECOND, instant_text
 from shared.kube.pod import Pod
 
 QUEUED = frozenset(("InQueue", "NoScheduler", "BackingOff", "AwaitsChange"))
@@ -77,6 +77,11 @@ def waiting_pods(view: SchedulerState, rules: QueueRules, now_ns: int) -> list[W
     """Returns all pods and Reservations without a node, in the order of the queue, those without a place last."""
     view.read()
     return _Queue(view, rules, now_ns).pods()
+
+
+def _instant(at_ns: int) -> str:
+    """Returns an instant as texts have it, rounded down to the second."""
+    return instant_text(at_ns // SECOND * SECOND)
 
 
 class _Queue:
@@ -141,11 +146,11 @@ class _Queue:
         is_due = has_changed(record, self._view.config_seq) or changed_at > record.saw
         until_ns = backoff_ends_ns(record.attempts, record.tried_ns, record.refusals, record.placed_ns)
         if until_ns > self._now_ns:
-            return Reason("BackingOff"), until_ns
+            return Reason("BackingOff", _instant(until_ns)), until_ns
         flush_ns = record.tried_ns + FLUSH_S * SECOND
         if not record.attempts or is_due or flush_ns <= self._now_ns:
             return Reason("InQueue" if self._view.positions.get(SCHEDULING) else "NoScheduler"), 0
-        return Reason("AwaitsChange"), flush_ns
+        return Reason("AwaitsChange", _instant(flush_ns)), flush_ns
 
     def _order(
         self, record: PodRecord, pod_class: PodClass, state: Reason, refused: set[PodClass]

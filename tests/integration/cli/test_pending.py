@@ -91,6 +91,35 @@ async def test_pending_pods_are_listed_in_order_with_what_they_wait_for(log: Log
     ]
 
 
+def _without_nodes() -> Teams:
+    """A pod and a gang that were tried in a cluster without nodes."""
+    world = _Recorded()
+    world.add_pod(pod("alone"))
+    for name in ("a", "b"):
+        world.add_pod(pod(name, annotations={gang.NAME: "job", gang.MINIMUM: "2"}))
+    for name in ("n0", "n1"):
+        world.drop_node(name)
+    world.read()
+    for _ in range(3):
+        world.cycle()
+    assert not world.view.nodes
+    return world
+
+
+async def test_without_nodes_every_view_says_so(database: str) -> None:
+    await write(await asyncio.to_thread(_without_nodes), database)
+    log = Log(database)
+    listed = json.loads((await run(log, "pending", "-A", "-o", "json")).stdout)["items"]
+    words = "the cluster has no nodes: it is tried again once there is one"
+    assert {each["name"]: each["waits_for"] for each in listed} == {"alone": words, "a": words, "b": words}
+    assert "\n  check: the cluster has no nodes\n" in (await run(log, "why", "pod", "alone", "-n", "d")).stdout
+    of_gang = (await run(log, "why", "gang", "job", "-n", "d")).stdout
+    assert "\n  check: the cluster has no nodes\n" in of_gang
+    assert "estimated start" not in of_gang
+    doctor = " ".join((await run(log, "doctor")).stdout.split())
+    assert "WARNING nodes: the cluster has no nodes, and 3 pods wait for one do: join nodes to the cluster" in doctor
+
+
 async def test_a_scheduler_that_hangs_is_named_beside_what_pods_wait_for(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

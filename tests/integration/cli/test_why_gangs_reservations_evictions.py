@@ -33,7 +33,7 @@ def _member(of: str, name: str, cpu: str) -> Pod:
     return pod(name, cpu=cpu, memory=None, annotations={gang.NAME: of, gang.MINIMUM: "3"})
 
 
-def _world() -> World:
+def _world(largest: str = "8") -> World:
     """A gang that lacks a pod, one that a member fails, Reservations with and without a node, and an eviction."""
     world = World()
     world.now_ns = time.time_ns() - 20 * SECOND
@@ -43,7 +43,7 @@ def _world() -> World:
     observe(world, reservation("huge", "100"))
     body = {"metadata": {"name": "train", "namespace": "d"}, "spec": {"minMember": 3}}
     world.observe(ObjectObserved(resource=POD_GROUPS, name="d/train", uid="train", object=body))
-    for name, cpu in (("a", "1"), ("b", "1"), ("c", "50")):
+    for name, cpu in (("a", "1"), ("b", "1"), ("c", largest)):
         world.add_pod(pod(f"train-{name}", cpu=cpu, memory=None, labels={gang.POD_GROUP_LABEL: "train"}))
     world.add_pod(_member("short", "short-a", "1"))
     world.add_pod(_member("short", "short-b", "1"))
@@ -90,7 +90,7 @@ async def test_a_gang_names_the_member_and_the_plugin_that_failed_it_and_its_pla
 async def test_the_start_of_a_waiting_gang_is_estimated_from_the_waits_of_similar_gangs(database: str) -> None:
     def world() -> World:
         world = _world()
-        total = {"cpu": 52_000}
+        total = {"cpu": 10_000}
         waits = [
             GangPlaced(gang=f"d/old-{number}", cycle=1, waited_ns=(100 + number) * 60 * SECOND, pods=3, request=total,
                        priority="koord-prod", qos="LS")
@@ -118,6 +118,18 @@ async def test_the_start_of_a_waiting_gang_is_estimated_from_the_waits_of_simila
     assert f"(1 of 1 nodes); estimated start {starts['train-c']['earliest'][:14]}" in row
 
 
+async def test_a_gang_with_a_pod_larger_than_every_node_says_so_and_has_no_estimated_start(database: str) -> None:
+    await write(await asyncio.to_thread(_world, "50"), database)
+    shown = (await run(Log(database), "why", "gang", "train", "-n", "d")).stdout
+    words = "d/train-c: it is larger than every node: it requests cpu 50, and the largest node has 8"
+    assert f"\n  check: {words}\n" in shown
+    assert "estimated start" not in shown
+    assert "    do: " not in shown
+    assert f"Check:         {words}\n" in (await run(Log(database), "describe", "gang", "d/train")).stdout
+    rows = json.loads((await run(Log(database), "pending", "-A", "-o", "json")).stdout)["items"]
+    assert {each["name"]: each["estimated_start"] for each in rows}["train-a"] is None
+
+
 async def test_a_gang_with_a_planned_start_names_the_pods_and_nodes_that_it_waits_for(database: str) -> None:
     def world() -> World:
         world = _world()
@@ -137,7 +149,9 @@ async def test_a_gang_with_a_planned_start_names_the_pods_and_nodes_that_it_wait
 
 
 async def test_a_gang_that_lacks_pods_names_their_number_and_an_unknown_one_lists_the_known(log: Log) -> None:
-    assert "it is not tried: gang d/short has 2 of 3 pods" in (await run(log, "why", "pg", "d/short")).stdout
+    short = (await run(log, "why", "pg", "d/short")).stdout
+    assert "it is not tried: gang d/short has 2 of 3 pods" in short
+    assert f"\n    do: create 1 more pod of it, or lower annotation {gang.MINIMUM} of its pods\n" in short
     absent = await run(log, "why", "gang", "d/trian")
     assert (absent.exit_code, absent.stderr) == (
         1,
