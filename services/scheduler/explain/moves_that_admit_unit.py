@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeVar
 from services.scheduler.cache.disruption_budgets import Budget, Victim, drawn_down
 from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.evaluation import ClassEvaluation
+from services.scheduler.explain.impossible_requests import NO_NODES, impossible_requests
 from services.scheduler.extender_server.destinations_of_moves import place_copy, with_nominated_pods
 from services.scheduler.framework.nominations_and_victims_of_cycle import victim_of
 from services.scheduler.framework.victim_selection import choose_victims
@@ -158,7 +159,9 @@ class _Search:
                 yield
             fixed.update(map(self._why_fixed, self._on(row)))
         if not fixed:
-            return "no move helps: no node is short of something that another pod could give up"
+            view = self._cache.view
+            never = next(impossible_requests(view, pod), "") if view.nodes else NO_NODES
+            return f"no move helps: {never or 'no node is short of something that another pod could give up'}"
         kinds = ", ".join(f"{count} {why}" for why, count in fixed.most_common())
         return (
             f"no move helps: of the pods on the {len(nodes)} nodes that are short of something, none may move ({kinds})"

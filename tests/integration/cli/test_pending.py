@@ -116,6 +116,8 @@ async def test_without_nodes_every_view_says_so(database: str) -> None:
     of_gang = (await run(log, "why", "gang", "job", "-n", "d")).stdout
     assert "\n  check: the cluster has no nodes\n" in of_gang
     assert "estimated start" not in of_gang
+    planned = await run(log, "defrag", "--for", "alone", "-n", "d", "--dry-run")
+    assert planned.stdout == "d/alone: no move helps: the cluster has no nodes\n"
     doctor = " ".join((await run(log, "doctor")).stdout.split())
     assert "WARNING nodes: the cluster has no nodes, and 3 pods wait for one do: join nodes to the cluster" in doctor
 

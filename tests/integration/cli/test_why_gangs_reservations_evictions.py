@@ -282,6 +282,9 @@ async def test_why_pod_shows_the_newest_cycle_that_tried_a_pod_that_waits(databa
 async def test_a_pod_that_is_larger_than_every_node_is_called_so(log: Log) -> None:
     result = await run(log, "why", "pod", "owner", "-n", "d")
     assert "check: it is larger than every node: it requests cpu 90, and the largest node has 8\n" in result.stdout
+    planned = await run(log, "defrag", "--for", "owner", "-n", "d", "--dry-run")
+    words = "it is larger than every node: it requests cpu 90, and the largest node has 8"
+    assert planned.stdout == f"d/owner: no move helps: {words}\n"
     fits = await run(log, "why", "pod", "train-a", "-n", "d")
     assert "larger than every node" not in fits.stdout
 
