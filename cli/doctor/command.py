@@ -56,4 +56,5 @@ def _print(found: Sequence[Finding], *, verbose: bool) -> None:
             show_lines([f"    do: {one.do}"])
     counts = Counter(one.severity for one in found)
     shown = [f"{counts[name]} {name}{'s' if counts[name] != 1 else ''}" for name in SEVERITIES if name != "ok"]
-    click.echo(f"{', '.join(shown)}; {counts['ok']} checks in order")
+    in_order = counts["ok"]
+    click.echo(f"{', '.join(shown)}; {in_order} check{'' if in_order == 1 else 's'} in order")

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import IO
 
 import msgspec
@@ -164,6 +165,12 @@ class NoSystem(KoordError):
     """No system is in a folder."""
 
 
+def _up(folder: Path) -> str:
+    """Returns the command that starts the system of a folder; one that is its folder's only one is started from above."""
+    place, _ = server_of(folder)
+    return "koord up" if place == DEFAULT else f"koord up --dir {quote(str(place))}"
+
+
 def find_endpoints(folder: Path) -> Endpoints:
     """Where the servers are: KOORD_POSTGRES and KOORD_NATS, else those of the system that runs in `folder` or below it.
 
@@ -183,7 +190,7 @@ def find_endpoints(folder: Path) -> Endpoints:
     if not found and not postgres:
         raise NoSystem(
             f"no system runs in {folder}; name the folder of one with --dir (or `koord context use`), its database in "
-            "KOORD_POSTGRES, or start one with `koord up`"
+            f"KOORD_POSTGRES, or start one with `{_up(folder)}`"
         )
     if found and not postgres:
         services = {**found.services, **services}
@@ -205,7 +212,7 @@ def find_system(folder: Path) -> Path:
     if len(found) > 1:
         raise SeveralSystems(folder, found)
     if not found:
-        raise NoSystem(f"no system has its data in {folder}; start one with `koord up`")
+        raise NoSystem(f"no system has its data in {folder}; start one with `{_up(folder)}`")
     return found[0]
 
 

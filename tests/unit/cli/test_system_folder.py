@@ -6,7 +6,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
+from cli.main import koord
 from cli.supervisor.cluster_folder import folder_of
 from cli.supervisor.endpoints import Endpoints
 from cli.supervisor.log_access import log_of
@@ -15,6 +17,7 @@ from cli.supervisor.system_folder import (
     announced,
     find_endpoints,
     find_system,
+    record_database,
     systems_in,
     taken,
 )
@@ -61,6 +64,23 @@ def test_the_system_that_runs_is_found_below_the_folder(tmp_path: Path) -> None:
         assert find_endpoints(tmp_path).postgres == "postgresql://second"
         assert find_system(tmp_path) == second
     assert systems_in(tmp_path) == [second, first]
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_a_stopped_system_is_named_with_the_command_that_starts_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_shared: bool
+) -> None:
+    above = tmp_path / "my system"
+    above.mkdir()
+    system = above / "cluster" if is_shared else above
+    if is_shared:
+        record_database(system, "koord_1")
+    for command in (["top", "--once"], ["doctor"], ["evictions", "status"]):
+        refused = CliRunner().invoke(koord, [*command, "--dir", str(system)])
+        assert refused.exit_code == 1
+        assert f"or start one with `koord up --dir '{above}'`" in refused.stderr
+    monkeypatch.chdir(tmp_path)
+    assert "or start one with `koord up`" in CliRunner().invoke(koord, ["doctor"]).stderr
 
 
 def test_a_start_waits_for_a_command_that_reads_the_log_and_not_for_a_system(tmp_path: Path) -> None:
