@@ -156,7 +156,8 @@ async def _events(
             found = _all_of(deque([row async for row in found], newest))
         is_empty = not await _show(found, output, header=True, without_rows=titles)
         if is_empty and not titles and output in ("table", "wide"):
-            click.echo("No events found.", err=True)
+            of = f" about objects of namespace {filters.namespace}" if filters.namespace else ""
+            click.echo(f"No events found{of}.", err=True)
     shown = _Shown(filters, heads)
     if follow:
         await _followed(postgres, shown, output)

@@ -211,9 +211,7 @@ def _shown(
         kind="Reservation" if pod_class.reserves else "Pod",
         place=each.place,
         state=each.state.code,
-        waits_for=_words(
-            each, refused, evaluated.nodes if evaluated else 0, shortage, has_nodes=bool(view.nodes)
-        ),
+        waits_for=_words(each, refused, evaluated.nodes if evaluated else 0, shortage, has_nodes=bool(view.nodes)),
         since=second(seen[record.since]) if record.since in seen else "",
         quota=each.quota,
         gang=each.gang,

@@ -10,6 +10,8 @@ from cli.terminal.lazy_group import Entry, LazyGroup
 _OTHER_COMMANDS = {
     "device": "`koord devices` shows those of all nodes, `koord why device` one",
     "eviction": "`koord why eviction` explains one",
+    "gang": "`koord why gang` explains one",
+    "reservation": "`koord why reservation` explains one",
     "slowdown": "`koord why slowdown` explains one",
 }
 """Kind -> the commands that it has instead of a verb that does not take it."""
@@ -35,6 +37,18 @@ class Verb(LazyGroup):
         for names in NAMES:
             for kind in self.entries.keys() & set(names):
                 self._kinds |= dict.fromkeys(names, kind)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Reads the options before the kind; options are those of the kind's command, so there are none.
+
+        Raises:
+            UsageError: there is one, or there is no name at all.
+        """
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            how = f"koord {ctx.info_name} {'[KIND] NAME' if self._guess is not None else 'KIND [NAME]'} [OPTIONS]"
+            ctx.fail(f"{error.option_name} is an option of a kind's command, and follows it: `{how}`")
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

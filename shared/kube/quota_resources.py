@@ -21,9 +21,7 @@ def faults_of(quota: DeclaredQuota) -> tuple[str, ...]:
 
 def never_requested(resources: Iterable[str]) -> tuple[str, ...]:
     """Returns a sentence about each resource that no pod can request, with the one that is probably meant."""
-    found = [
-        name for name in sorted(resources) if not ("/" in name or name in COMMON or name.startswith(_HUGE_PAGES))
-    ]
+    found = [name for name in sorted(resources) if not ("/" in name or name in COMMON or name.startswith(_HUGE_PAGES))]
     if not found:
         return ()
     from shared.closest_name import did_you_mean  # only here: it takes a tenth of a command's start

@@ -62,7 +62,11 @@ class MigrationLimits:
             each.metadata.uid: None for each in moving if each.spec.node_name == node and each.metadata.uid != uid
         }
         count = len(others)
-        return f"{count} pods leave node {node}, maxMigratingPerNode is {limit}" if count >= limit else ""
+        return (
+            f"{_pods(count)} {'leaves' if count == 1 else 'leave'} node {node}, maxMigratingPerNode is {limit}"
+            if count >= limit
+            else ""
+        )
 
     def per_namespace(self, pod: Pod) -> Reason:
         """Compares the number of jobs for other pods of the namespace."""
@@ -91,14 +95,15 @@ class MigrationLimits:
             if len(moving) >= limit:
                 return (
                     workload.unknown
-                    or f"{len(moving)} pods of {owner.kind} {owner.name} move, maxMigratingPerWorkload is {limit}"
+                    or f"{_pods(len(moving))} of {owner.kind} {owner.name} {'moves' if len(moving) == 1 else 'move'}, "
+                    f"maxMigratingPerWorkload is {limit}"
                 )
         if rules.limits_unavailable:
             limit = workload_limit(workload.replicas, rules.max_unavailable)
             absent = moving | {each.metadata.uid: None for each in workload.unavailable}
             if len(absent) >= limit:
                 return workload.unknown or (
-                    f"{len(absent)} pods of {owner.kind} {owner.name} move or are unavailable, "
+                    f"{_pods(len(absent))} of {owner.kind} {owner.name} {_absent(len(absent))}, "
                     f"maxUnavailablePerWorkload is {limit}"
                 )
         return ""
@@ -152,3 +157,11 @@ def expected_replicas(pod: Pod, workload: Workload, rules: MigrationArgs) -> Rea
             f"its workload has {replicas} replicas, of which {max(limits)} may move at once (skipCheckExpectedReplicas)"
         )
     return ""
+
+
+def _pods(count: int) -> str:
+    return f"{count} pod{'' if count == 1 else 's'}"
+
+
+def _absent(count: int) -> str:
+    return "moves or is unavailable" if count == 1 else "move or are unavailable"

@@ -21,7 +21,6 @@ from shared.kube.elastic_quota import QUOTA_NAME, RESERVED, ROOT
 from shared.kube.quantity import BadQuantity, amount, nanos
 from shared.kube.quantity_text import exact_text
 
-
 NO_NODES = "the cluster has no nodes"
 
 
@@ -87,7 +86,9 @@ def _of_nodes(view: SchedulerState, pod_class: PodClass) -> Iterator[str]:
 def _why_none(view: SchedulerState) -> str:
     """Returns why no node has a resource that follows from usage reports."""
     if view.reports or any(each.updated for each in view.metrics.values()):
-        return "nodes get it where over-commitment is on and their use leaves some; `koord explain node` shows it of each"
+        return (
+            "nodes get it where over-commitment is on and their use leaves some; `koord explain node` shows it of each"
+        )
     return (
         "nodes get it by their usage reports, and none reports: run `koord run node-agent` on them, or have koordlet "
         "write their NodeMetrics"

@@ -17,6 +17,16 @@ from cli.main import koord
         ),
         (["describe", "nod", "n1"], "there is no kind 'nod' to `koord describe`; perhaps 'node' is meant"),
         (["run", "schedular"], "there is no service 'schedular'; perhaps 'scheduler' is meant; there are gateway, "),
+        (
+            ["explain", "gang", "x"],
+            "there is no kind 'gang' to `koord explain`; `koord why gang` explains one; there are",
+        ),
+        (["explain", "pg", "x"], "there is no kind 'pg' to `koord explain`; `koord why gang` explains one; there are"),
+        (
+            ["why", "--dir", "X"],
+            "--dir is an option of a kind's command, and follows it: `koord why [KIND] NAME [OPTIONS]`",
+        ),
+        (["get", "-n", "X"], "-n is an option of a kind's command, and follows it: `koord get KIND [NAME] [OPTIONS]`"),
         (["xyzzy"], "there is no command 'xyzzy' of `koord`\n"),
     ],
 )

@@ -124,8 +124,10 @@ def test_a_config_map_without_the_key_is_rejected_and_the_one_in_force_stays() -
     assert isinstance(draft.event, ConfigRejected)
     assert (draft.event.path, draft.event.reason) == (
         "data",
-        "the service reads the key koord-descheduler-config, and there is koord-descheduler-confg, notes; "
-        "write the configuration below that key",
+        (
+            "the service reads the key koord-descheduler-config, and there is koord-descheduler-confg, notes; "
+            "write the configuration below that key"
+        ),
     )
     state.apply(RecordedEvent("descheduling", 9, draft.event))
     assert config_drafts(state, None) == []

@@ -91,7 +91,13 @@ def misspelt(label: str) -> ObjectObserved:
 
 def test_a_max_of_a_resource_that_no_pod_can_request_is_seen_wherever_quotas_are() -> None:
     logs, misspelt_max = Logs(), quota("web", "1", "4")
-    misspelt_max.object["spec"]["max"] = {"cpu": "5", "memroy": "5Gi", "pods": "3", "hugepages-2Mi": "1Gi", "a.b/c": "1"}
+    misspelt_max.object["spec"]["max"] = {
+        "cpu": "5",
+        "memroy": "5Gi",
+        "pods": "3",
+        "hugepages-2Mi": "1Gi",
+        "a.b/c": "1",
+    }
     logs.append("cluster", node("n1", "10"), misspelt_max)
     text = "max of 'memroy' limits nothing, since no pod can request it; perhaps 'memory' is meant"
     [fault] = ignored(logs.state.projection)

@@ -56,7 +56,8 @@ def test_batch_resources_that_no_node_has_are_traced_to_the_usage_reports() -> N
     assert found(world, "d/p") == (mistake,)
     world.report(metric("n1", cpu="1"))
     assert found(world, "d/p") == (
-        asks + "nodes get it where over-commitment is on and their use leaves some; `koord explain node` shows it of each",
+        asks
+        + "nodes get it where over-commitment is on and their use leaves some; `koord explain node` shows it of each",
     )
 
 

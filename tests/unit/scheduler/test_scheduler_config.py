@@ -226,8 +226,10 @@ def test_a_config_map_without_the_key_is_refused_and_the_one_in_force_stays(data
     there = ", ".join(data) or "none"
     assert (refused.path, refused.reason) == (
         "data",
-        f"the service reads the key koord-scheduler-config, and there is {there}; "
-        "write the configuration below that key",
+        (
+            f"the service reads the key koord-scheduler-config, and there is {there}; "
+            "write the configuration below that key"
+        ),
     )
     assert take(world) == []
     assert (world.view.config_text, world.view.config_digest) == (LOAD_AWARE, taken.digest)

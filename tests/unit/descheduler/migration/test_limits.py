@@ -70,7 +70,7 @@ def test_x15_unready_and_moving_pods_of_the_workload_count_together() -> None:
     assert not of_web(1, replicas=10)
     assert "2 pods" in of_web(1, replicas=10, jobs=(2,))
     assert not of_web(1, replicas=10, jobs=(1,))
-    assert "maxUnavailablePerWorkload is 1" in of_web(0, replicas=3)
+    assert of_web(0, replicas=3) == "1 pod of ReplicaSet web-rs moves or is unavailable, maxUnavailablePerWorkload is 1"
     assert of_web(1, replicas=11)
     assert not of_web(replicas=11)
 
