@@ -68,7 +68,7 @@ class NodeAnswer(msgspec.Struct, frozen=True):
         last_placed: instant of our newest placement on it; empty without one.
         allocatable, requested: resource -> amount, cpu in milli-cores, memory in bytes; requests as the scheduler
             counts them, with what Reservations hold.
-        waiting: pods without a node, in the whole cluster.
+        waiting: pods without a node, in the whole cluster; waiting_reservations: Reservations without one.
         batch: why batch and mid resources are what they are.
         evictions: pods of the node whose eviction waits, and requests of its agent.
         unknown: what the log does not have.
@@ -91,6 +91,7 @@ class NodeAnswer(msgspec.Struct, frozen=True):
     unknown: tuple[str, ...]
     steps: tuple[NodeStep, ...]
     ignored: tuple[str, ...] = ()
+    waiting_reservations: int = 0
 
 
 @click.command
@@ -122,13 +123,14 @@ def explain_node(facts: NodeFacts, now_ns: int) -> NodeAnswer:
         *_of_waiting(queue, allocatable, requested),
         *_of_load(facts, allocatable, now_ns),
     )
-    waiting = len(queue)
+    reservations = sum(each.pod_class.reserves for each in queue)
+    waiting = len(queue) - reservations
     state = "closed" if any(each.effect == "all" for each in reasons) else "limited" if reasons else "open"
     placed_ns = max((each.placed_ns for each in facts.pods if each.placed_node == facts.name), default=0)
     return NodeAnswer(
         node=facts.name,
         state=state,
-        summary=_summary(state, reasons, waiting),
+        summary=_summary(state, reasons, len(queue)),
         pods=len(facts.pods),
         last_placed=instant_of(placed_ns) if placed_ns else "",
         allocatable=allocatable,
@@ -141,6 +143,7 @@ def explain_node(facts: NodeFacts, now_ns: int) -> NodeAnswer:
         unknown=tuple(_unknown(facts)),
         steps=tuple(node_steps(facts)[-MOST_STEPS:]),
         ignored=tuple(ignored_annotations(facts.node)),
+        waiting_reservations=reservations,
     )
 
 
@@ -314,14 +317,18 @@ def _unknown(facts: NodeFacts) -> Iterator[str]:
     yield "which pods a cycle rejected for this node: cycles record the number of nodes for each reason, not their names"
 
 
-def _waiting(pods: int) -> str:
-    return f"{pods} pod{'' if pods == 1 else 's'} wait{'s' if pods == 1 else ''} for a node"
+def _waiting(pods: int, reservations: int) -> str:
+    wait = f"{pods} pod{'' if pods == 1 else 's'}"
+    if reservations:
+        its = f"{reservations} Reservation{'' if reservations == 1 else 's'}"
+        wait = f"{wait} and {its}" if pods else its
+    return f"{wait} wait{'s' if pods + reservations == 1 else ''} for a node"
 
 
 def _lines(found: NodeAnswer) -> Iterator[str]:
     yield f"{found.node}: {found.summary}"
     last = f"; the last was placed at {found.last_placed}" if found.last_placed else ""
-    yield f"  pods: {found.pods}{last}; in the cluster {_waiting(found.waiting)}"
+    yield f"  pods: {found.pods}{last}; in the cluster {_waiting(found.waiting, found.waiting_reservations)}"
     yield f"  requested: {human_amounts(found.requested)}"
     yield f"  allocatable: {human_amounts(found.allocatable)}"
     if found.usage:

@@ -21,6 +21,7 @@ from shared.kube.node import Node, NodeSpec, Taint
 from shared.kube.resource_names import NODE_SLOS
 from tests.integration.cli.recorded_log import Log, append, run
 from tests.integration.cli.recorded_world import begin, write
+from tests.support.reservations import observe, reservation
 from tests.support.scheduling_world import World, node, pod
 
 GIB = 2**30
@@ -204,6 +205,21 @@ async def test_a_node_names_what_is_free_where_waiting_pods_request_more(databas
     text = "2 of the 3 pods that wait request more than the 5 cpu that are free"
     assert lines[0] == f"n1: it takes fewer pods: {text}"
     assert f"  now: {text}" in lines
+
+
+async def test_a_reservation_that_waits_is_no_pod_that_waits(database: str) -> None:
+    def world() -> World:
+        world = World()
+        begin(world, "cluster", "scheduling")
+        world.add_node(node("n1", cpu="50"))
+        observe(world, reservation("huge", "100"))
+        return world
+
+    await write(await asyncio.to_thread(world), database)
+    shown = (await run(Log(database), "why", "node", "n1")).stdout
+    assert "; in the cluster 1 Reservation waits for a node\n" in shown
+    found = json.loads((await run(Log(database), "why", "node", "n1", "-o", "json")).stdout)
+    assert (found["waiting"], found["waiting_reservations"]) == (0, 1)
 
 
 async def test_a_node_with_nothing_against_it_names_what_is_not_known(log: Log) -> None:
