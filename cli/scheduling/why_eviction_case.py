@@ -19,6 +19,10 @@ from shared.kube.resource_names import MIGRATION_JOBS
 from shared.log.codec import Codec
 from shared.log.reader import LogReader, recorded
 
+SUCCEEDED = "Succeeded"
+"""Phase of a job whose pod was moved; its case is open until the nodes have reported again."""
+
+MOVED = "moved"
 EVICTED = "evicted"
 """Outcome of a victim whose successor was not seen."""
 
@@ -190,6 +194,8 @@ async def _victim(log: LogReader, victim: Victim, closed: EvictionCaseClosed | N
             event = record.event
             if isinstance(event, EvictionPaused | EvictionRejected | EvictionFailed):
                 why = event.reason
+        if state == SUCCEEDED:  # its message is of the binding, and nothing holds it up any more
+            state, why = MOVED, ""
     return ExplainedVictim(
         victim.pod,
         victim.node,

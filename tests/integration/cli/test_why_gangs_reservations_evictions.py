@@ -18,7 +18,7 @@ from shared.events.migration import MigrationArbitrated, MigrationEnded, Migrati
 from shared.events.scheduling import CycleDecided, GangPlaced, UnitStartPlanned
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.pod import Pod
-from shared.kube.resource_names import POD_GROUPS
+from shared.kube.resource_names import MIGRATION_JOBS, POD_GROUPS
 from tests.integration.cli.recorded_log import Log, append, run
 from tests.integration.cli.recorded_world import begin, write
 from tests.support.reservations import available, observe, reservation
@@ -297,6 +297,17 @@ async def test_a_misspelt_pod_is_answered_with_the_one_that_is_probably_meant(lo
 async def test_a_misspelt_name_to_get_is_answered_with_the_closest(log: Log) -> None:
     assert "perhaps 'd/owner' is meant" in (await run(log, "get", "pod", "onwer")).stderr
     assert "perhaps 'web' is meant" in (await run(log, "get", "reservation", "wep")).stderr
+
+
+async def test_a_victim_of_an_open_case_whose_job_succeeded_is_moved(database: str) -> None:
+    victim = Victim(pod="d/web", pod_uid="web", node="n", reason="hot", job="job-1", destination="m")
+    opened = EvictionCaseOpened(case="lownodeload-1", cycle=1, profile="p", plugin="LowNodeLoad", victims=(victim,))
+    status = {"phase": "Succeeded", "message": 'Bind Pod "d/web-2" in Reservation "r"'}
+    job = ObjectObserved(resource=MIGRATION_JOBS, name="job-1", uid="uid-1", object={"status": status})
+    await append(database, "descheduling", [Draft(opened)])
+    await append(database, "cluster", [Draft(job)])
+    shown = (await run(Log(database), "why", "eviction", "lownodeload-1")).stdout
+    assert "\n  victim    d/web leaves n for m (moved)\n" in shown
 
 
 async def test_a_pod_that_is_being_moved_names_the_case_or_the_job(log: Log) -> None:
