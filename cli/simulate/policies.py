@@ -67,7 +67,7 @@ def packing_text(policy: str, model_label: str, workload: Sequence[Mapping[str, 
 
 
 class NoSuchPolicy(KoordError):
-    """Neither the name of a policy nor a file."""
+    """Neither the name of a policy nor a file that has one."""
 
 
 def policy_text(policy: str) -> str:
@@ -87,16 +87,22 @@ def policy_text(policy: str) -> str:
             f"there is no policy {policy!r} and no such file ({error.strerror}); give {', '.join((*POLICIES, *PACKING))} or a "
             "KubeSchedulerConfiguration file"
         ) from error
-    return _of_config_map(text)
+    return _of_config_map(policy, text)
 
 
-def _of_config_map(text: str) -> str:
-    """Returns the configuration in a ConfigMap, which the scheduler would take from there; any other text as it is."""
+def _of_config_map(policy: str, text: str) -> str:
+    """Returns the configuration in a ConfigMap, which the scheduler would take from there; any other text as it is.
+
+    Raises:
+        NoSuchPolicy: the ConfigMap has none.
+    """
     try:
         plain = yaml.safe_load(text)
     except yaml.YAMLError:
         return text
     if not isinstance(plain, dict) or plain.get("kind") != "ConfigMap":
         return text
-    found, _ = config_map_text(CONFIG_KEY, plain.get("data") or {})
-    return found or ""
+    found, why = config_map_text(CONFIG_KEY, plain.get("data") or {})
+    if found is None:
+        raise NoSuchPolicy(f"policy {policy}: {why}")
+    return found

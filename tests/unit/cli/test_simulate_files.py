@@ -102,6 +102,11 @@ def test_a_policy_is_read_from_the_config_map_that_the_scheduler_takes(tmp_path:
     bad = tmp_path / "policy.yaml"
     bad.write_text("apiVersion: v1\nkind: ConfigMap\ndata: {koord-scheduler-config: 'profile: []'}\n")
     assert f"policy {bad}: unknown field `profile`" in simulate(tmp_path, pods, "--policy", str(bad)).stderr
+    bad.write_text("apiVersion: v1\nkind: ConfigMap\ndata: {koord-scheduler-confg: 'profile: []', notes: x}\n")
+    refused = simulate(tmp_path, pods, "--policy", str(bad)).stderr
+    assert (
+        f"policy {bad}: the service reads the key koord-scheduler-config, and there is koord-scheduler-confg" in refused
+    )
     absent = simulate(tmp_path, pods, "--policy", "tight").stderr
     assert "there is no policy 'tight' and no such file (No such file or directory); give default" in absent
 
