@@ -15,7 +15,7 @@ NAME = re.compile(
 
 OTHERS = re.compile(
     r".*/v\d\w*"  # versions of APIs
-    r"|kubernetes\.io/(batch|mid)-.*|koordinator\.sh/(batch-cpu|batch-memory|(gpu|rdma|fpga)\b.*)"  # resources
+    r"|kubernetes\.io/(gpu-memory|(batch|mid)-.*)|koordinator\.sh/(batch-cpu|batch-memory|(gpu|rdma|fpga)\b.*)"  # resources
     r"|kubernetes\.io/no-provisioner|node\.kubernetes\.io/.*"  # a provisioner, taints
     r"|metadata\..*"  # paths of fields in declared intents: their labels are in other modules
 )

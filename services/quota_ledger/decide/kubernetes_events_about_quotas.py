@@ -1,6 +1,6 @@
-"""Kubernetes Events about ElasticQuotas that are rejected, or of which a label, an annotation or a resource has no effect: `kubectl
-describe` shows them on the object. One Event an object; it is deleted once the object is in force as it is written, or
-gone.
+"""Kubernetes Events about ElasticQuotas that are rejected, or of which a label, an annotation or a resource has no
+effect: `kubectl describe` shows them on the object. One Event an object; it is deleted once the object is in force as
+it is written, or gone.
 """
 
 from collections.abc import Iterator

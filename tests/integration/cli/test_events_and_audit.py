@@ -278,5 +278,5 @@ async def test_a_bare_name_is_one_of_the_default_namespace_and_nothing_found_has
     assert bare.stdout == (await run(log, "events", "--key", "default/web-2", "-o", "json")).stdout != ""
     nothing = await run(log, "events", "--until", "2000-01-01")
     assert (nothing.stdout, nothing.stderr.splitlines()[-1], nothing.exit_code) == ("", "No events found.", 0)
-    elsewhere = await run(log, "events", "-n", "nope")
-    assert elsewhere.stderr.splitlines()[-1] == "No events found about objects of namespace nope."
+    of_nope = await run(log, "events", "-n", "nope")
+    assert of_nope.stderr.splitlines()[-1] == "No events found about objects of namespace nope."

@@ -106,7 +106,7 @@ def _without_nodes() -> Teams:
     return world
 
 
-async def test_without_nodes_every_view_says_so(database: str) -> None:
+async def test_a_cluster_without_nodes_is_named_in_every_view(database: str) -> None:
     await write(await asyncio.to_thread(_without_nodes), database)
     log = Log(database)
     listed = json.loads((await run(log, "pending", "-A", "-o", "json")).stdout)["items"]

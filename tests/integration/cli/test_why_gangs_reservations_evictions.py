@@ -118,7 +118,7 @@ async def test_the_start_of_a_waiting_gang_is_estimated_from_the_waits_of_simila
     assert f"(1 of 1 nodes); estimated start {starts['train-c']['earliest'][:14]}" in row
 
 
-async def test_a_gang_with_a_pod_larger_than_every_node_says_so_and_has_no_estimated_start(database: str) -> None:
+async def test_a_gang_with_a_pod_larger_than_every_node_names_it_and_has_no_estimated_start(database: str) -> None:
     await write(await asyncio.to_thread(_world, "50"), database)
     shown = (await run(Log(database), "why", "gang", "train", "-n", "d")).stdout
     words = "d/train-c: it is larger than every node: it requests cpu 50, and the largest node has 8"

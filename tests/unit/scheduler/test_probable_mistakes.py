@@ -47,16 +47,16 @@ def test_a_resource_that_no_node_has_is_named(requests: dict[str, str], words: s
 def test_batch_resources_that_no_node_has_are_traced_to_the_usage_reports() -> None:
     world = one_node()
     world.add_pod(pod("p", extra={"kubernetes.io/batch-memory": "1Gi"}))
-    asks = "it requests kubernetes.io/batch-memory 1Gi, and no node has any: "
+    start = "it requests kubernetes.io/batch-memory 1Gi, and no node has any: "
     silent = "nodes get it by their usage reports, and none reports: run `koord run node-agent` on them"
     [mistake] = found(world, "d/p")
-    assert mistake.startswith(asks + silent)
+    assert mistake.startswith(start + silent)
     empty = msgspec.convert({"metadata": {"name": "n1"}}, NodeMetric)  # as the SLO controller creates it
     world.report(empty)
     assert found(world, "d/p") == (mistake,)
     world.report(metric("n1", cpu="1"))
     assert found(world, "d/p") == (
-        asks
+        start
         + "nodes get it where over-commitment is on and their use leaves some; `koord explain node` shows it of each",
     )
 
