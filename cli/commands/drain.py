@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from cli.bus_connection import LOG_S, request_leading
 from cli.node.drains_of_node import LastDrain, counted, drains_of, last_drain, outcome_lines, pods, uncordon
 from cli.simulated_cluster import is_simulated
+from cli.supervisor.gateway_trouble import warn_of_trouble
 from cli.supervisor.system_folder import find_endpoints
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, show, show_lines, show_table
@@ -22,6 +23,8 @@ from shared.kube.drain_control import SUBJECT, DrainCommand, DrainStatus
 from shared.log.admin.session import reading
 
 WATCH_INTERVAL_S = 2.0
+
+_WITHDRAWN = ", and this drain does not cordon it any more"
 
 Verb = Literal["plan", "start", "cancel", "ended"]
 """The request that is answered; `ended`: a drain that was watched is over."""
@@ -43,7 +46,7 @@ class FromLog(NamedTuple):
     "nothing changes.",
 )
 @click.option("--watch", is_flag=True, help="Show each change until the drain has ended.")
-@click.option("--cancel", is_flag=True, help="End the drain. Jobs that began go on; the node stays cordoned.")
+@click.option("--cancel", is_flag=True, help="End the drain. Jobs that began go on; a cordoned node stays so.")
 @click.option("--reason", default="", help="Why; recorded with the drain.")
 @click.option("--by", default=getpass.getuser, show_default="you", help="Who decides.")
 @output_option
@@ -62,6 +65,7 @@ def drain(
     endpoints = find_endpoints(folder)
     found = asyncio.run(request_drain(endpoints.nats, DrainCommand(verb, node, by, reason)))
     log = asyncio.run(_from_log(endpoints.postgres, node))
+    warn_of_trouble(folder)
     if found.fault:
         raise KoordError("; ".join((found.fault, *(how_it_ended(node, log) if cancel else ()))))
     _show(found, output, verb, log)
@@ -109,10 +113,7 @@ def headline(found: DrainStatus, verb: Verb) -> str:
     """Returns the state of a drain in a sentence."""
     left = counted(found.moved, found.evicted)
     if found.draining:
-        is_over = bool(found.pods) and all(each.step == "stays" for each in found.pods)
-        ends = f"; it ends by itself at once: `koord drain {found.node} --dry-run` shows the outcome" if is_over else ""
-        waits = "" if found.cordoned or is_over else "; it goes on once the node is cordoned"
-        return f"node {found.node} is being drained: {left} so far; {_to_come(found)}{ends}{waits}"
+        return f"node {found.node} is being drained: {left} so far; {_to_come(found)}{_next(found)}"
     if verb == "plan":
         return f"node {found.node} is not being drained; if it were: {_to_come(found)}"
     if verb == "start":
@@ -120,7 +121,16 @@ def headline(found: DrainStatus, verb: Verb) -> str:
     moving = sum(each.step == "moves" for each in found.pods)
     goes_on = f"; jobs that began go on for {pods(moving)}" if moving else ""
     early = " early" if verb == "cancel" else ""
-    return f"the drain of node {found.node} has ended{early}: {left}{goes_on}; the node stays cordoned"
+    cordon = "the node stays cordoned" if found.cordoned else f"the node is not cordoned{_WITHDRAWN if early else ''}"
+    return f"the drain of node {found.node} has ended{early}: {left}{goes_on}; {cordon}"
+
+
+def _next(found: DrainStatus) -> str:
+    """Returns what a drain waits for, and when it ends; empty for one that moves pods."""
+    if all(each.step == "stays" for each in found.pods):
+        instant = "at once" if found.cordoned else "once the node is cordoned"
+        return f"; it ends by itself {instant}: `koord drain {found.node} --dry-run` shows the outcome"
+    return "" if found.cordoned else "; it goes on once the node is cordoned"
 
 
 def _to_come(found: DrainStatus) -> str:

@@ -79,7 +79,8 @@ def end_of(event: DrainEnded) -> str:
     how = f"was ended early by {event.by}" if event.by else "ended by itself, since no pod was left that may move"
     moving = f"; jobs that had begun went on for {', '.join(event.moving)}" if event.moving else ""
     stayed = f"; {pods(len(event.remaining))} stayed" if event.remaining else ""
-    return f"{how}: {counted(event.moved, event.evicted)}{moving}{stayed}"
+    cordon = "; the node was not cordoned" if event.not_cordoned else ""
+    return f"{how}: {counted(event.moved, event.evicted)}{moving}{stayed}{cordon}"
 
 
 def outcome_lines(last: LastDrain, node: str) -> Iterator[str]:

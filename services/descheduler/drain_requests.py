@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from services.descheduler.configuration.migration_in_force import migration_args
 from services.descheduler.migration.decide_migration import effective_facts
-from services.descheduler.migration.drain import DrainStep, drain_ended, drain_plan
+from services.descheduler.migration.drain import DrainStep, cordon_withdrawn, drain_ended, drain_plan
 from services.descheduler.migration.rate_limits import RateLimits
 from services.descheduler.state.descheduler_state import DeschedulerState
 from shared.bus import Request
@@ -47,7 +47,7 @@ class DrainRequests:
             fault = fault_of(state, command)
             found = status_of(state, command.node, fault, now_ns)
             if not fault and (event := event_of(state, command, found)) is not None:
-                await self._runtime.append([Draft(event)], now_ns=now_ns)
+                await self._runtime.append([Draft(event), *withdrawn(state, event)], now_ns=now_ns)
                 # The end of a drain forgets it: what it did is known only before.
                 is_end = isinstance(event, DrainEnded)
                 found = ended_early(found) if is_end else status_of(state, command.node, "", now_ns)
@@ -80,8 +80,28 @@ def event_of(state: DeschedulerState, command: DrainCommand, found: DrainStatus)
         left = ended_early(found).pods
         remaining = {each.pod: each.reason for each in left if each.step == DrainStep.STAYS}
         moving = tuple(each.pod for each in left if each.step == DrainStep.MOVES)
-        return drain_ended(state.migration, command.node, remaining, by=command.by, moving=moving)
+        return drain_ended(
+            state.migration,
+            command.node,
+            remaining,
+            by=command.by,
+            moving=moving,
+            not_cordoned=not found.cordoned,
+        )
     return None
+
+
+def withdrawn(state: DeschedulerState, event: DrainRequested | DrainEnded) -> list[Draft]:
+    """Returns the withdrawal of a cordon that the drain desires and the node does not have, once the drain ends: the
+    gateway would write it whenever it can.
+
+    Args:
+        state: before the event.
+    """
+    drain = state.migration.drains.get(event.node)
+    if isinstance(event, DrainEnded) and event.not_cordoned and drain is not None and drain.cordons:
+        return [Draft(cordon_withdrawn(event.node))]
+    return []
 
 
 def is_drained(found: DrainStatus) -> bool:

@@ -94,7 +94,7 @@ class DrainRequested(Event, frozen=True, tag="koord.descheduling.DrainRequested.
 
 
 class DrainEnded(Event, frozen=True, tag="koord.descheduling.DrainEnded.v1"):
-    """A drain is over: no pod is left that may move, or an operator ended it. The node stays cordoned.
+    """A drain is over: no pod is left that may move, or an operator ended it. A node that it cordoned stays cordoned.
 
     Attributes:
         moved: jobs of the drain that saw the successor of their pod bound.
@@ -102,6 +102,7 @@ class DrainEnded(Event, frozen=True, tag="koord.descheduling.DrainEnded.v1"):
         by: the operator that ended it early; empty where it is complete.
         evicted: jobs of the drain that evicted their pod and awaited no successor.
         moving: pods whose jobs began before it was ended early, and go on.
+        not_cordoned: it was ended early while the node was not cordoned; a cordon that was not written yet is withdrawn.
     """
 
     KEY: ClassVar[str] = "node"
@@ -112,6 +113,7 @@ class DrainEnded(Event, frozen=True, tag="koord.descheduling.DrainEnded.v1"):
     by: str = ""
     evicted: int = 0
     moving: tuple[str, ...] = ()
+    not_cordoned: bool = False
 
 
 MIGRATION_EVENTS: tuple[type[Event], ...] = (

@@ -120,8 +120,7 @@ def drain_drafts(
             continue
         if not cordoned[node]:
             if not drain.cordons:
-                patch = {"spec": {"unschedulable": True}}
-                yield Draft(FieldsDesired(resource="nodes", name=node, fields=CORDON, patch=patch))
+                yield Draft(_cordon_desired(node, {"spec": {"unschedulable": True}}))
             continue
         plan = drain_plan(state, facts, args, limits, node)
         is_moving = any(job.node == node for job in state.drain_jobs.values())
@@ -139,8 +138,25 @@ def drain_drafts(
                 return
 
 
+def cordon_withdrawn(node: str) -> FieldsDesired:
+    """Returns the desired state that replaces a cordon which was not written yet: it desires nothing of the node, so that
+    it neither cordons it nor ends a cordon that an operator began meanwhile.
+    """
+    return _cordon_desired(node, {})
+
+
+def _cordon_desired(node: str, patch: dict[str, Any]) -> FieldsDesired:
+    return FieldsDesired(resource="nodes", name=node, fields=CORDON, patch=patch)
+
+
 def drain_ended(
-    state: MigrationState, node: str, remaining: dict[str, str], *, by: str = "", moving: tuple[str, ...] = ()
+    state: MigrationState,
+    node: str,
+    remaining: dict[str, str],
+    *,
+    by: str = "",
+    moving: tuple[str, ...] = (),
+    not_cordoned: bool = False,
 ) -> DrainEnded:
     """Returns the end of the drain of a node, with what its jobs have done; see `DrainEnded`."""
     return DrainEnded(
@@ -150,6 +166,7 @@ def drain_ended(
         by=by,
         evicted=state.evicted_without_successor(node),
         moving=moving,
+        not_cordoned=not_cordoned,
     )
 
 

@@ -308,7 +308,7 @@ class EffectRunner:
             self._scheduled_events.add(intent, (state.pod(intent.pod, intent.pod_uid) or _UNKNOWN).scheduler)
 
     async def _retry(self, cause: Cause, intent: Intent, state: GatewayState) -> Event:
-        """Repeats the write with growing pauses, within the deadline."""
+        """Repeats the write with growing pauses, within the deadline, until a newer desired state replaces it."""
         settings = self._settings
         async for attempt in stamina.retry_context(
             on=_retry_pause,
@@ -322,6 +322,8 @@ class EffectRunner:
                 if attempt.num == 1:
                     await asyncio.sleep(settings.backoff_s)
                 await self._check_lock()
+                if not isinstance(intent, OneShot) and cause in state.intents.superseded:
+                    return outcome_events.superseded(intent)
                 return await self._try(cause, intent, state)
         raise AssertionError("the retry ends with an outcome or an error")
 

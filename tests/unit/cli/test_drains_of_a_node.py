@@ -59,3 +59,22 @@ def test_a_drain_whose_node_was_uncordoned_is_described_as_waiting_for_the_cordo
     assert waiting.endswith("0 pods moved so far; 1 pod to move; it goes on once the node is cordoned")
     going_on = headline(DrainStatus("n0", draining=True, pods=pods, cordoned=True), "start")
     assert going_on.endswith("1 pod to move")
+
+
+def test_a_drain_that_moves_nothing_ends_once_the_node_is_cordoned_and_not_before() -> None:
+    """While effects are stopped nothing cordons it: the drain goes on for as long."""
+    pods = (DrainedPod("d/agent", "stays", "a DaemonSet owns it"),)
+    ends = "; it ends by itself once the node is cordoned: `koord drain n0 --dry-run` shows the outcome"
+    assert headline(DrainStatus("n0", draining=True, pods=pods), "start").endswith(ends)
+    assert headline(DrainStatus("n0", draining=True), "start").endswith(ends)
+    cordoned_one = headline(DrainStatus("n0", draining=True, pods=pods, cordoned=True), "start")
+    assert "; it ends by itself at once: " in cordoned_one
+
+
+def test_a_drain_that_is_ended_before_the_node_was_cordoned_promises_no_cordon() -> None:
+    early = DrainEnded(node="n0", moved=0, remaining={}, by="bob", not_cordoned=True)
+    last = last_drain(records(REQUESTED, early))
+    assert last is not None
+    assert next(outcome_lines(last, "n0")).endswith("was ended early by bob: 0 pods moved; the node was not cordoned")
+    text = headline(DrainStatus("n0"), "cancel")
+    assert text.endswith("0 pods moved; the node is not cordoned, and this drain does not cordon it any more")

@@ -25,7 +25,9 @@ from shared.events.migration import DrainEnded, DrainRequested, MigrationEnded
 from shared.kube.drain_control import SUBJECT, DrainCommand, DrainedPod, DrainStatus
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeSpec
-from shared.kube.resource_names import MIGRATION_JOBS, RESERVATIONS
+from shared.kube.resource_names import CORDON, MIGRATION_JOBS, RESERVATIONS
+from shared.runtime.declared_intents import DECLARED
+from shared.runtime.intent_rights import refusal
 from tests.support.kept_log import KeptLog
 from tests.support.migration import migration_args, moved_pod, owner
 from tests.support.migration_world import CLUSTER, OWN, World
@@ -252,6 +254,31 @@ def test_a_cancellation_records_the_pods_that_move_and_those_that_stay_with_the_
     assert all(ended.remaining.values())
     assert [each.step for each in answer.pods] == ["stays", "moves", "moves", "stays"]
     assert "0 pods moved; jobs that began go on for 2 pods; the node stays cordoned" in headline(answer, "cancel")
+
+
+def test_a_cancellation_withdraws_a_cordon_that_was_not_written_and_leaves_one_of_an_operator() -> None:
+    """The gateway wrote the cordon of a cancelled drain as soon as its effects went on."""
+    world = draining()
+    configure(world)
+    assert [type(event) for event in world.decide()] == [FieldsDesired]
+    answer = request(world, DrainCommand("cancel", NODE, "ann"))
+    assert not answer.cordoned
+    ended, withdrawn = (record.event for record in world.logs[OWN][-2:])
+    assert isinstance(ended, DrainEnded)
+    assert ended.not_cordoned
+    assert isinstance(withdrawn, FieldsDesired)
+    assert (withdrawn.resource, withdrawn.name, withdrawn.fields, withdrawn.patch) == ("nodes", NODE, CORDON, {})
+    assert refusal(OWN, DECLARED[OWN], withdrawn) == ""
+    world.restart()
+    assert world.decide() == []
+    request(world, DrainCommand("start", NODE, "ann"))
+    [again] = world.decide()
+    assert isinstance(again, FieldsDesired)
+    assert again.patch == {"spec": {"unschedulable": True}}
+    cordon(world, unschedulable=True)
+    length = len(world.logs[OWN])
+    assert request(world, DrainCommand("cancel", NODE, "ann")).cordoned
+    assert [type(record.event) for record in world.logs[OWN][length:]] == [DrainEnded]
 
 
 def test_a_drain_begins_no_more_where_the_node_is_cordoned_and_nothing_moves() -> None:
