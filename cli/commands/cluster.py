@@ -131,4 +131,4 @@ def _silence(server: Unreachable) -> str:
 
 
 def _describe(short: ShortList) -> str:
-    return f"{short}; effects are stopped; {short.remedy}"
+    return f"{short}; {short.stopped}; {short.remedy}"

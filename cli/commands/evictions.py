@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from cli.bus_connection import request_leading_gateway, require_gateway
+from cli.supervisor.gateway_trouble import warn_of_trouble
 from cli.supervisor.system_folder import find_endpoints
 from cli.terminal.lazy_group import Group
 from cli.terminal.options import folder_option, output_option
@@ -55,7 +56,9 @@ def _requested(folder: Path, command: EvictionCommand) -> EvictionStatus:
         await require_gateway(endpoints.postgres)
         return await request_evictions(endpoints.nats, command)
 
-    return asyncio.run(request())
+    found = asyncio.run(request())
+    warn_of_trouble(folder)
+    return found
 
 
 async def request_evictions(nats: str, command: EvictionCommand) -> EvictionStatus:

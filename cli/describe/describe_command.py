@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from cli.describe.description import Description, text_of
-from cli.supervisor.gateway_trouble import warn_of_trouble
 from cli.supervisor.log_access import log_of
 from cli.terminal.object_name import cluster_name, namespaced_name
 from cli.terminal.options import folder_option
@@ -31,7 +30,6 @@ def describe_command(
 
         with log_of(folder) as postgres:
             found = asyncio.run(described(postgres))
-        warn_of_trouble(folder)
         show_lines(text_of(found).splitlines())
 
     adds_name = namespaced_name if is_namespaced else cluster_name(complete)

@@ -96,7 +96,7 @@ def about_lists(found: GatewayLists) -> Iterator[Finding]:
     """Reports lists that are not believed, and resources that are not read."""
     for short in found.short:
         remedy = "if these objects are gone: `koord cluster confirm`; else see why the API server lacks them"
-        yield Finding("error", "cluster", f"{short}; it is not believed, and effects are stopped", remedy)
+        yield Finding("error", "cluster", f"{short}; it is not believed, and {short.stopped}", remedy)
     by_cause: dict[str, list[Unread]] = {}
     for unread in found.unread:
         by_cause.setdefault(unread.cause, []).append(unread)

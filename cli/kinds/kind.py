@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import click
 
-from cli.supervisor.gateway_trouble import warn_of_trouble
 from cli.supervisor.log_access import log_of
 from cli.terminal.kind_names import without_kind
 from cli.terminal.object_name import DEFAULT_NAMESPACE, unused_namespace
@@ -107,7 +106,6 @@ def get_command(kind: Kind, summary: str) -> click.Command:
             kind.watch(chosen, output)
             return
         found = chosen()
-        warn_of_trouble(folder)
         if not found and output in ("table", "wide"):
             click.echo(f"No {kind.plural} found{_where(kind, namespace, is_everywhere=all_namespaces)}.", err=True)
             return

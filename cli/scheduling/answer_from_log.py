@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
-from cli.supervisor.gateway_trouble import warn_of_trouble
 from cli.supervisor.log_access import log_of
 from cli.terminal.output import Format, show, show_lines
 from shared.log.admin.session import reading
@@ -28,7 +27,6 @@ def answer(
 
     with log_of(folder) as postgres:
         found = asyncio.run(explained(postgres))
-    warn_of_trouble(folder)
     if output == "table":
         show_lines(lines(found))
     else:

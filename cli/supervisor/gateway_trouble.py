@@ -10,6 +10,7 @@ from http.client import HTTPException
 from pathlib import Path
 from urllib.request import ProxyHandler, build_opener
 
+import click
 import msgspec
 
 from cli.supervisor.system_folder import find_endpoints
@@ -20,6 +21,7 @@ from shared.unreachable import Unreachable
 GATEWAY = "gateway"
 SCHEDULER = "scheduler"
 ANSWER_S = 1.0
+_SHOWN = "koord.trouble-shown"
 _API_SERVER = "API server"
 
 
@@ -62,7 +64,12 @@ def scheduler_lines(responds: Collection[bool]) -> Iterator[str]:
 
 
 def warn_of_trouble(folder: Path) -> None:
-    """Prints the lines about the system in a folder on stderr; none of a system that is stopped, or away."""
+    """Prints the lines about the system in a folder on stderr, once a command; none of a system that is stopped, or away."""
+    command = click.get_current_context(silent=True)
+    shown = command.find_root().meta if command else {}
+    if shown.setdefault(_SHOWN, False):
+        return
+    shown[_SHOWN] = True
     with suppress(KoordError):
         services = find_endpoints(folder).services
         found = [_trouble(url) for url in _of(GATEWAY, services)]

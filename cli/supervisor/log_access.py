@@ -10,9 +10,11 @@ from pathlib import Path
 import click
 
 from cli.recorded_instant import newest_instant
+from cli.supervisor.gateway_trouble import warn_of_trouble
 from cli.supervisor.system_folder import FolderTaken, find_endpoints, find_running, server_of, systems_in, taken
 from cli.terminal.durations import second
 from cli.terminal.output import show_text
+from shared.errors import KoordError
 from shared.log.admin.session import reading
 
 READ_ONLY = {"default_transaction_read_only": "on"}
@@ -27,14 +29,21 @@ def log_of(folder: Path) -> Iterator[str]:
     """Yields the URL of the database to read: KOORD_POSTGRES, else that of the system that runs in `folder` or below
     it, else that of the only system there, whose Postgres is started for as long as the context lasts.
 
-    Commands that start it wait for each other.
+    Commands that start it wait for each other. Once the log of a system that runs was read, the trouble of its gateway is
+    printed on stderr: with every view, also one that ends in an error.
 
     Raises:
         KoordError: there is no system, or several, or another process holds the folder for longer than OTHERS_S.
     """
     stopped = systems_in(folder)
     if os.environ.get("KOORD_POSTGRES", "") or find_running(folder) or len(stopped) != 1:
-        yield find_endpoints(folder).postgres
+        postgres = find_endpoints(folder).postgres
+        try:
+            yield postgres
+        except KoordError:
+            warn_of_trouble(folder)
+            raise
+        warn_of_trouble(folder)
         return
     from cli.embedded import EmbeddedPostgres
 
@@ -52,15 +61,15 @@ def log_of(folder: Path) -> Iterator[str]:
             yield find_endpoints(folder).postgres  # it was starting
             return
         show_text(f"koord: no system runs in {system}; its Postgres is started to read the log", err=True)
-        postgres = EmbeddedPostgres(server / "postgres", settings=READ_ONLY)
-        asyncio.run(postgres.start())
+        embedded = EmbeddedPostgres(server / "postgres", settings=READ_ONLY)
+        asyncio.run(embedded.start())
         try:
-            url = postgres.url_of(name) if name else postgres.url
+            url = embedded.url_of(name) if name else embedded.url
             if ends := asyncio.run(_end_of_log(url)):
                 show_text(f"koord: the log ends at {ends}; what happened in the cluster since is not in it", err=True)
             yield url
         finally:
-            asyncio.run(postgres.stop())
+            asyncio.run(embedded.stop())
 
 
 async def _end_of_log(postgres: str) -> str:

@@ -88,7 +88,9 @@ class Gateway:
             self._drift_tracker,
             self._to_append.set,
             self._metrics.listed,
-            ShortLists(ShortListLimits(self._settings.short_list_percent, self._settings.short_list_min)),
+            ShortLists(
+                ShortListLimits(self._settings.short_list_percent, self._settings.short_list_min), runtime.now_ns
+            ),
         )
         self._metrics.watch_short_lists(self._observations.short_lists)
         self._metrics.watch_outages(self._observations.outages)

@@ -4,6 +4,7 @@ import re
 
 import msgspec
 
+from shared.kube.instants import SECOND, instant_text
 from shared.unreachable import Unreachable
 
 SHORT_LISTS = "koord.request.gateway.short-lists"
@@ -26,6 +27,7 @@ class ShortList(msgspec.Struct, frozen=True):
         missing: how many of them the list lacks.
         names: keys of some of those; a response with all of them could be too large for the bus.
         lists: how many consecutive lists were short.
+        since_ns: instant of the first of them, nanoseconds since the epoch; 0 from a gateway that does not record it.
     """
 
     resource: str
@@ -33,6 +35,7 @@ class ShortList(msgspec.Struct, frozen=True):
     missing: int
     names: tuple[str, ...]
     lists: int
+    since_ns: int = 0
 
     @property
     def repeated(self) -> bool:
@@ -47,7 +50,13 @@ class ShortList(msgspec.Struct, frozen=True):
     @property
     def halt(self) -> str:
         """Returns what does not happen until the list is whole or confirmed, why, and what to do."""
-        return f"effects are stopped: {self}; {self.remedy}"
+        return f"{self.stopped}: {self}; {self.remedy}"
+
+    @property
+    def stopped(self) -> str:
+        """Returns since when effects are stopped."""
+        since = f" since {instant_text(self.since_ns // SECOND * SECOND)}" if self.since_ns else ""
+        return f"effects are stopped{since}"
 
     def __str__(self) -> str:
         """Describes the list, with the names of some objects."""

@@ -7,7 +7,8 @@ cluster confirm`). A list that lacks a few objects, but a large share of a small
 believed.
 """
 
-from collections.abc import Collection
+import time
+from collections.abc import Callable, Collection
 from enum import Enum
 from typing import NamedTuple
 
@@ -56,16 +57,18 @@ class HeldList(NamedTuple):
         known: number of objects in the log.
         missing: keys of those that the list lacks, sorted.
         lists: how many consecutive lists were short.
+        since_ns: instant of the first of them, nanoseconds since the epoch.
     """
 
     resource: str
     known: int
     missing: tuple[str, ...]
     lists: int
+    since_ns: int
 
     def describe(self) -> ShortList:
         """Returns what operators see of it."""
-        return ShortList(self.resource, self.known, len(self.missing), self.missing[:NAMED], self.lists)
+        return ShortList(self.resource, self.known, len(self.missing), self.missing[:NAMED], self.lists, self.since_ns)
 
 
 class ShortLists:
@@ -75,7 +78,8 @@ class ShortLists:
         held: the newest short list of each resource that has one.
     """
 
-    def __init__(self, limits: ShortListLimits) -> None:
+    def __init__(self, limits: ShortListLimits, now_ns: Callable[[], int] = time.time_ns) -> None:
+        self._now_ns = now_ns
         self.held: dict[str, HeldList] = {}
         self._limits = limits
         self._shown: dict[str, dict[int, HeldList]] = {}
@@ -104,7 +108,8 @@ class ShortLists:
             self._confirmed.pop(resource, None)
             before = self.held.get(resource)
             lists = before.lists + 1 if before else 1
-            self.held[resource] = HeldList(resource, known, tuple(sorted(missing)), lists)
+            since_ns = before.since_ns if before else self._now_ns()
+            self.held[resource] = HeldList(resource, known, tuple(sorted(missing)), lists, since_ns)
             return False
         new = len(more - doubted)
         if self._limits.large_share(left + new, new):
