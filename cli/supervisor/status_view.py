@@ -53,10 +53,13 @@ def _silence(unit: Unit) -> str:
 
 
 def _last_end(unit: Unit, now_s: float) -> str:
-    """Returns why and when a unit ended last, cut where it responds again; empty once it did so for long."""
-    if not unit.why or (unit.status is not None and now_s - unit.ended_s > STABLE_S):
+    """Returns why and when a unit ended last, cut where it has started again; empty once it did so for long, and where
+    its end was requested since.
+    """
+    is_up = unit.status is not None and unit.status.state != "starting"
+    if not unit.why or unit.stopped or (is_up and now_s - unit.ended_s > STABLE_S):
         return ""
-    why = unit.why if unit.status is None or len(unit.why) <= SHORT else f"{unit.why[: SHORT - 3].rstrip()}..."
+    why = unit.why if not is_up or len(unit.why) <= SHORT else f"{unit.why[: SHORT - 3].rstrip()}..."
     return f"ended at {_clock(unit.ended_s)}: {why}"
 
 
@@ -136,10 +139,11 @@ def _line(unit: Unit, back: Iterable[str] = ()) -> str:
     """
     status = unit.status
     figures = f" lag={status.lag} events_per_s={status.events_per_s:.0f}" if status else ""
-    why = f" restarts={unit.restarts} why={unit.why!r}" if unit.why else ""
+    restarts = f" restarts={unit.restarts}" if unit.restarts else ""
     contact = (
         [*status.halted, *map(str, status.unreachable), *(f"reaches {each} again" for each in back)] if status else []
     )
-    return f"{second(datetime.now(UTC))} {unit.spec.name} {unit.state}{figures}{why}" + "".join(
-        f"; {each}" for each in contact
+    notes = filter(None, (*contact, _last_end(unit, time.time())))
+    return f"{second(datetime.now(UTC))} {unit.spec.name} {unit.state}{figures}{restarts}" + "".join(
+        f"; {each}" for each in notes
     )

@@ -20,6 +20,7 @@ from shared.log.admin.newest_events import Found, writer_of
 from shared.log.announcements import Beacon
 from shared.log.database import FAILURES, Database
 from shared.log.reader import LogReader
+from shared.log.unusable_database import OF_A_HANG
 from shared.runtime.status import Status
 
 SIZES_INTERVAL_S = 10.0
@@ -109,7 +110,8 @@ class Instruments:
                 contexts = await self._contexts()
                 followers = await lag.behind(self._database)
         except (KoordError, *FAILURES) as error:
-            problems.append(f"Postgres: {fault_of(error)}")
+            remedy = f"; {OF_A_HANG}" if isinstance(error, TimeoutError) else ""
+            problems.append(f"Postgres: {fault_of(error)}{remedy}")
         if not self.bus_connected:
             problems.append("NATS is not connected: beacons are unknown, followers poll Postgres each second")
         return Reading(time.monotonic(), time.time_ns(), contexts, followers, await statuses, problems)

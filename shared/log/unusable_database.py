@@ -8,10 +8,11 @@ from shared.errors import KoordError, fault_of
 from shared.log.database import UNREACHABLE, sqlstate, without_password
 
 _NO_TABLES = "`koord migrate` makes the tables"
-_OF_A_HANG = (
+OF_A_HANG = (
     "see that it runs: a process that hangs is to be ended, and `koord up` starts its own server again; or correct "
     "KOORD_POSTGRES"
 )
+"""Remedy for a server that does not respond."""
 _REMEDIES = {
     "3D000": "name another database in KOORD_POSTGRES, or create this one: `createdb`, then `koord migrate`",
     "3F000": _NO_TABLES,  # no such schema
@@ -56,7 +57,7 @@ def unusable(dsn: str, error: BaseException) -> DatabaseUnreachable | DatabaseRe
             dsn, f"there is no file {authority}", "correct PGSSLROOTCERT, or sslrootcert of the URL"
         )
     if isinstance(error, TimeoutError):
-        return DatabaseUnreachable(dsn, error, _OF_A_HANG)
+        return DatabaseUnreachable(dsn, error, OF_A_HANG)
     return DatabaseUnreachable(dsn, error) if isinstance(error, UNREACHABLE) else DatabaseRefused(dsn, error)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from shared.bus import Bus
-from shared.errors import KoordError
+from shared.errors import KoordError, fault_of
 from shared.events import Draft, Event, RecordedEvent
 from shared.events.log import CarriedForward, WriterStarted
 from shared.log import announcements
@@ -39,7 +39,12 @@ class LostHead(KoordError):
     """
 
     def __init__(self, context: str, reason: object) -> None:
-        super().__init__(f"writer of {context} lost its head: {reason}; the process ends and starts over from the log")
+        what = (
+            f"the connection of the writer of {context} to Postgres failed: {fault_of(reason)}"
+            if isinstance(reason, UNREACHABLE)
+            else f"the writer of {context} cannot write: {str(reason) or repr(reason)}"
+        )
+        super().__init__(f"{what}; the process ends and starts over from the log")
 
 
 class LogWriter:
@@ -282,7 +287,7 @@ class LogWriter:
             self.lost.result()
 
     def _lose(self, reason: BaseException) -> LostHead:
-        error = LostHead(self.context, repr(reason))
+        error = LostHead(self.context, reason)
         if not self.lost.done():
             self.lost.set_exception(error)
             self.lost.exception()  # seen: the runner awaits it, and an error raised directly needs no second report

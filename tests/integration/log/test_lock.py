@@ -71,7 +71,7 @@ async def test_a_writer_whose_connection_is_cut_notices_and_writes_nothing_more(
     holder = await admin.fetchrow(HOLDER)
     await admin.execute("select pg_terminate_backend($1)", holder["pid"])
     await until(first.log.lost.done)
-    with pytest.raises(LostHead, match="writer of source lost its head"):
+    with pytest.raises(LostHead, match="connection of the writer of source to Postgres failed"):
         await first.see(1)
     with pytest.raises(LostHead):
         await first.log.check_lock()

@@ -1,11 +1,16 @@
 """Decisions of the supervisor: restarts, and the reason of an end."""
 
+import asyncio
+import re
+import time
 from pathlib import Path
+
+import pytest
 
 from cli.processes.child_process import Process
 from cli.supervisor.exit_reason import why_it_ended
 from cli.supervisor.restart_backoff import next_delay
-from cli.supervisor.status_view import SHORT, cells
+from cli.supervisor.status_view import SHORT, View, cells
 from cli.supervisor.supervisor import STABLE_S, Spec, Unit, _written_since
 from shared.runtime.status import Status
 
@@ -75,6 +80,32 @@ def test_the_reason_of_an_end_has_its_instant_is_short_after_the_return_and_goes
     assert back.startswith("ended at 08:00:00Z: DatabaseUnreachable: Postgres is away")
     assert (back.endswith("..."), len(back)) == (True, len("ended at 08:00:00Z: ") + SHORT)
     assert cells(unit, unit.ended_s + STABLE_S + 1)[-1] == ""
+
+
+def test_the_reason_of_an_end_is_whole_until_the_service_has_started_again_and_never_in_the_present(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A service that starts while Postgres is away needs the reason and the remedy; one that leads had them."""
+    unit = unit_of(tmp_path)
+    unit.process.start()
+    unit.restarts, unit.ended_s = 2, time.time()
+    unit.why = (
+        "DatabaseUnreachable: Postgres at postgresql://u@127.0.0.1:5432/log cannot be reached: no response in time"
+    )
+    unit.status = Status("scheduler", "starting", 1, 0, 0.0, 0, {}, bus=True)
+    assert cells(unit)[-1].endswith("no response in time")
+    view = View([unit])
+    unit.status = Status("scheduler", "leading", 1, 0, 0.0, 0, {}, bus=True)
+    view.update()
+    led = capsys.readouterr().out
+    assert re.search(
+        r" scheduler leading .*restarts=2; ended at \d\d:\d\d:\d\dZ: DatabaseUnreachable: .*\.\.\.$", led.strip()
+    )
+    unit.process.kill()
+    asyncio.run(unit.process.ended())
+    unit.status, unit.stopped = None, True
+    view.update()
+    assert capsys.readouterr().out.strip().endswith(" scheduler stopped restarts=2")
 
 
 def test_a_process_that_hangs_is_named_with_how_to_end_it(tmp_path: Path) -> None:
