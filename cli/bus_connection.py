@@ -3,17 +3,21 @@
 import asyncio
 import logging
 import os
+import time
 from contextlib import suppress
 
 from shared.bus import Bus, NoResponse
-from shared.bus.bus import NOT_PERMITTED
+from shared.bus.bus import NOT_PERMITTED, NOT_REACHABLE
 from shared.bus.login import Login
+from shared.bus.unusable_bus import bus_remedy
 from shared.errors import KoordError
 
 NOWHERE = "nats://127.0.0.1:1"
 """For an installation whose bus is not known: nothing answers there."""
 
 ANSWER_S = 10.0
+CONNECTING_S = 1.0
+"""A command waits for the bus no longer than this after the first attempt."""
 
 LOG_S = 2.0
 """A command waits no longer for what only the log says: an operator may need it while Postgres is away."""
@@ -45,13 +49,15 @@ def bus_of(url: str, name: str) -> Bus:
         BadLogin: the URL is none.
     """
     login = login_of(url)
-    logging.getLogger(Bus.__module__).addFilter(_is_no_refusal)
+    logging.getLogger(Bus.__module__).addFilter(_is_no_error_of_a_command)
     return Bus(url or NOWHERE, name=name, nkey=login.nkey, ca=login.ca)
 
 
-def _is_no_refusal(record: logging.LogRecord) -> bool:
-    """Leaves out a line about a subject that the login may not use: a command ends with the error of that request."""
-    return record.msg != NOT_PERMITTED
+def _is_no_error_of_a_command(record: logging.LogRecord) -> bool:
+    """Leaves out a line about a subject that the login may not use, or a bus that is away: a command ends with the error
+    of its request.
+    """
+    return record.msg not in (NOT_PERMITTED, NOT_REACHABLE)
 
 
 async def require_gateway(postgres: str) -> None:
@@ -117,10 +123,12 @@ async def request_leading(nats: str, name: str, service: str, subject: str, data
 
     Raises:
         NoLeader: none responds.
+        KoordError: the bus cannot be reached.
     """
     bus = bus_of(nats, name)
     await bus.start()
     try:
+        await _connected(bus, service)
         return await bus.request(subject, data, deadline_s=ANSWER_S)
     except NoResponse as error:
         raise NoLeader(
@@ -128,3 +136,18 @@ async def request_leading(nats: str, name: str, service: str, subject: str, data
         ) from error
     finally:
         await bus.close()
+
+
+async def _connected(bus: Bus, service: str) -> None:
+    """Returns once there is a connection, or the login is refused, of which the request reports.
+
+    Raises:
+        KoordError: there is none after CONNECTING_S.
+    """
+    ends = time.monotonic() + CONNECTING_S
+    while not (bus.connected or bus.refused):
+        if time.monotonic() > ends:
+            reason = bus.unreachable.reason if bus.unreachable else "no response"
+            what = f"NATS at {bus.login.server} cannot be reached: {reason}"
+            raise KoordError(f"the {service} cannot be requested: {what}; {bus_remedy(reason)}")
+        await asyncio.sleep(0.05)

@@ -132,7 +132,7 @@ async def _bus(url: str, open_: AsyncExitStack) -> tuple[list[Finding], Received
     except (BusRefused, BadLogin) as error:
         return [Finding("error", "credentials", str(error), _OPERATOR)], None
     except BusUnreachable as error:
-        remedy = "start it, or correct KOORD_NATS; until then followers poll Postgres each second and questions get no answer"
+        remedy = f"{error.remedy}; until then followers poll Postgres each second and questions get no answer"
         return [Finding("error", "nats", str(error), remedy)], None
     found = list(bus_checks.about_bus(seen, login.server))
     if all(head in seen.refused for head in heads):

@@ -47,6 +47,7 @@ def about_writers(
         beacons: context -> received beacons; None without a subscription.
         statuses: name of a process -> its status; None without a response. Those of unknown addresses are absent.
     """
+    unconfirmed: list[str] = []
     for context, found in writers.items():
         if found is None:
             if context in NEEDED:
@@ -60,7 +61,7 @@ def about_writers(
         started = found.record.event
         who = f"{context} is led by {found.actor}, epoch {started.epoch}, release {started.release}"
         if beacons is None:
-            yield Finding("note", "services", f"{who}, as the log says; the bus could not be reached", "")
+            unconfirmed.append(who)
             continue
         epochs = {beacon.epoch for beacon in beacons.get(context, ())}
         if started.epoch in epochs:
@@ -86,6 +87,10 @@ def about_writers(
         if len(epochs) > 1:
             what = f"{context}: beacons of {len(epochs)} epochs arrive at once"
             yield Finding("note", "services", what, "a take-over was just under way; look again")
+    if unconfirmed:
+        yield Finding(
+            "note", "services", f"as the log says, {'; '.join(unconfirmed)}; the bus could not be reached", ""
+        )
 
 
 def announcing(

@@ -23,6 +23,7 @@ from shared.unreachable import ServerContact, Unreachable
 
 log = logging.getLogger(__name__)
 
+NOT_REACHABLE = "bus is not reachable"
 NOT_PERMITTED = "the bus does not permit a subject"
 """Line about a subject that the login may not use."""
 
@@ -281,7 +282,7 @@ class Bus:
                     self.refused = f"the login {self.login.user!r} is refused by {self.login.server}"
                     log.error("the bus refuses the login", extra={"user": self.login.user, "url": self.login.server})  # noqa: TRY400
                 elif pause < 0.1:  # logged once an outage
-                    log.warning("bus is not reachable", extra={"url": self.login.server, "error": repr(error)})
+                    log.warning(NOT_REACHABLE, extra={"url": self.login.server, "error": repr(error)})
             finally:
                 self._client = None
                 await abandon(client)

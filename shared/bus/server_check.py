@@ -15,6 +15,7 @@ from nats.aio.client import Client
 
 from shared.bus.bus import abandon
 from shared.bus.login import DENIED, Login
+from shared.bus.unusable_bus import bus_remedy
 from shared.errors import KoordError, fault_of
 
 CONNECTING_S = 3
@@ -22,7 +23,15 @@ STREAM_S = 1.0
 
 
 class BusUnreachable(KoordError):
-    """No server responds there, or none that speaks NATS."""
+    """No server responds there, or none that speaks NATS.
+
+    Attributes:
+        remedy: what to do.
+    """
+
+    def __init__(self, what: str, reason: str) -> None:
+        self.remedy = bus_remedy(reason)
+        super().__init__(f"{what}: {reason}")
 
 
 class BusRefused(KoordError):
@@ -91,7 +100,7 @@ async def look(login: Login, subjects: Sequence[str] = (), stream: str = "") -> 
         if reason:
             raise BusRefused(f"NATS at {url} refuses {login.user or 'a client without a login'}: {reason}") from error
         reason = next(filter(None, errors), "") or fault_of(error)
-        raise BusUnreachable(f"NATS at {url} cannot be reached: {reason}") from error
+        raise BusUnreachable(f"NATS at {url} cannot be reached", reason) from error
     try:
         errors.clear()
         for subject in subjects:
@@ -116,7 +125,7 @@ async def look(login: Login, subjects: Sequence[str] = (), stream: str = "") -> 
             ahead_s=await _clock(client, stream, refusal) if stream and greeting.get("jetstream") else None,
         )
     except (nats.errors.Error, OSError, TimeoutError) as error:
-        raise BusUnreachable(f"NATS at {url} was lost: {fault_of(error)}") from error
+        raise BusUnreachable(f"NATS at {url} was lost", fault_of(error)) from error
     finally:
         await client.close()
 
