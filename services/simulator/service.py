@@ -120,7 +120,11 @@ async def change(queue: RequestQueue, verb: str, runtime: Runtime, data: bytes) 
     """Responds to a request that changes the cluster."""
     if not runtime.writer.epoch:
         return request_execution.error_response(
-            ApiError(503, "ServiceUnavailable", "this replica of the simulator does not lead")
+            ApiError(
+                503,
+                "ServiceUnavailable",
+                "this replica of the simulator does not lead: it starts, or another one leads; try again in some seconds",
+            )
         )
     return await queue.submit(Request(verb, data))
 

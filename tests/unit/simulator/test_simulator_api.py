@@ -1,9 +1,13 @@
 """The simulated API: stored objects, errors, and the events of both."""
 
+import asyncio
+from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
+from services.simulator.service import change
 from shared.events.cluster import NodeMetricObserved, NodeObserved, ObjectObserved, PodDeleted, PodObserved
 from tests.unit.simulator.simulated_world import World, node, pod
 
@@ -196,3 +200,12 @@ def test_any_custom_resource_can_be_stored() -> None:
     world.create({"apiVersion": "example.org/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"size": 3}})
     event = world.events(ObjectObserved)[-1]
     assert (event.resource, event.name, event.object["spec"]) == ("widgets.example.org", "w", {"size": 3})
+
+
+def test_a_replica_that_does_not_lead_yet_answers_what_to_do() -> None:
+    """`koord dev apply` in the first seconds of `koord up` printed that a replica does not lead."""
+    runtime: Any = SimpleNamespace(writer=SimpleNamespace(epoch=0))
+    queue: Any = None
+    answer = msgspec.json.decode(asyncio.run(change(queue, "create", runtime, b"{}")))
+    assert (answer["code"], answer["reason"]) == (503, "ServiceUnavailable")
+    assert answer["message"].endswith("it starts, or another one leads; try again in some seconds")
