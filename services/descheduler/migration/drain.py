@@ -92,7 +92,7 @@ def _as_unit(plan: list[Planned], gang: str) -> list[Planned]:
 def _planned(state: MigrationState, chain: FilterChain, limits: RateLimits, pod: Pod) -> Planned:
     uid = pod.metadata.uid
     if (job := chain.existing_job(pod)) or uid in state.drain_jobs_in_creation():
-        waits = "" if state.eviction(uid) is not None else limits.object_exceeded(pod)
+        waits = "" if state.eviction(uid) is not None else limits.object_wait(pod)
         return Planned(pod, DrainStep.MOVES, f"{job}, and waits: {waits}" if job and waits else job)
     if pod.metadata.deletion_timestamp:
         return Planned(pod, DrainStep.MOVES, "it is terminating")
@@ -101,7 +101,7 @@ def _planned(state: MigrationState, chain: FilterChain, limits: RateLimits, pod:
     failed = state.failed_drain_jobs(uid)
     if len(failed) >= TRIES:
         return Planned(pod, DrainStep.STAYS, f"{len(failed)} jobs failed, the last one: {failed[-1]}")
-    if reason := chain.retryable(pod) or limits.object_exceeded(pod):
+    if reason := chain.retryable(pod) or limits.object_wait(pod):
         return Planned(pod, DrainStep.WAITS, reason)
     return Planned(pod, DrainStep.NEXT)
 

@@ -80,3 +80,14 @@ def is_exceeded(bucket: Bucket | None, limit: Limit, now_ns: int) -> bool:
     if limit.is_off or bucket is None or bucket.is_forgotten(now_ns) or bucket.duration_ns != limit.duration_ns:
         return False
     return bucket.parts_at(limit.capacity, now_ns) < limit.duration_ns
+
+
+def exceeded_until_ns(bucket: Bucket, limit: Limit) -> int:
+    """Returns the first instant at which an object that must wait has a token again, without another eviction.
+
+        at + min( ceil( (duration - parts) / tokens ), first instant at which the bucket is forgotten )
+
+    In nanoseconds since the epoch. Source: spec/descheduler.md 3.9.
+    """
+    refilled_ns = -((bucket.parts - limit.duration_ns) // bucket.tokens)
+    return bucket.at_ns + min(refilled_ns, 3 * bucket.duration_ns // 2 + 1)

@@ -4,6 +4,8 @@ The buckets are computed from the evictions that the log records, under the argu
 and a changed limit counts at once. Source: spec/descheduler.md 3.9, 3.12.
 """
 
+from typing import NamedTuple
+
 from services.descheduler.migration.cluster_facts import ClusterFacts
 from services.descheduler.migration.controller_args import MigrationArgs
 from services.descheduler.migration.gang_minimum import breaks_gang
@@ -14,10 +16,19 @@ from services.descheduler.migration.object_limiter import (
     Bucket,
     Limit,
     after_eviction,
+    exceeded_until_ns,
     is_exceeded,
 )
 from services.descheduler.migration.workload_limits import workload_limit
+from shared.kube.instants import SECOND, instant_text
 from shared.kube.pod import Pod
+
+
+class _Exceeded(NamedTuple):
+    """A limit of an object that is reached, and the instant from which on it is not, nanoseconds since the epoch."""
+
+    text: str
+    until_ns: int
 
 
 class RateLimits:
@@ -58,8 +69,17 @@ class RateLimits:
 
     def object_exceeded(self, pod: Pod) -> str:
         """Returns which object of the pod has had too many evictions lately; empty for none."""
+        found = self._exceeded(pod)
+        return "" if found is None else found.text
+
+    def object_wait(self, pod: Pod) -> str:
+        """Returns the same with the instant until which the pod waits, where no other pod of the object is evicted first."""
+        found = self._exceeded(pod)
+        return "" if found is None else f"{found.text}, until {instant_text(-(-found.until_ns // SECOND) * SECOND)}"
+
+    def _exceeded(self, pod: Pod) -> _Exceeded | None:
         if not self._instants:
-            return ""
+            return None
         owner = pod.metadata.controller
         keys = {WORKLOAD: "" if owner is None else owner.uid, NAMESPACE: pod.metadata.namespace}
         for kind in self._args.object_limiters:
@@ -70,10 +90,11 @@ class RateLimits:
             bucket: Bucket | None = None
             for at_ns in instants:
                 bucket = after_eviction(bucket, limit, at_ns)
-            if is_exceeded(bucket, limit, self._now_ns):
+            if bucket is not None and is_exceeded(bucket, limit, self._now_ns):
                 plural = "" if limit.tokens == 1 else "s"
-                return f"at most {limit.tokens} eviction{plural} of its {kind} in {limit.duration_ns // 10**9} s"
-        return ""
+                text = f"at most {limit.tokens} eviction{plural} of its {kind} in {limit.duration_ns // SECOND} s"
+                return _Exceeded(text, exceeded_until_ns(bucket, limit))
+        return None
 
     def _object_limit(self, kind: str, pod: Pod) -> Limit:
         args = self._args

@@ -23,6 +23,7 @@ from shared.events.intents import EvictionRequested, FieldsDesired
 from shared.events.log import ConfigApplied
 from shared.events.migration import DrainEnded, DrainRequested, MigrationEnded
 from shared.kube.drain_control import SUBJECT, DrainCommand, DrainedPod, DrainStatus
+from shared.kube.instants import SECOND, instant_ns
 from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeSpec
 from shared.kube.resource_names import CORDON, MIGRATION_JOBS, RESERVATIONS
@@ -113,7 +114,14 @@ def test_a_job_that_waits_since_pods_of_its_workload_were_evicted_lately_has_tha
     limits = RateLimits(world.state.migration, facts, world.args, world.now_ns)
     _, second = drain_plan(world.state.migration, facts, world.args, limits, NODE)
     assert second.step is DrainStep.MOVES
-    assert second.reason.endswith(" moves it, and waits: at most 1 eviction of its workload in 300 s")
+    reason, _, until = second.reason.rpartition(", until ")
+    assert reason.endswith(" moves it, and waits: at most 1 eviction of its workload in 300 s")
+    free_ns = instant_ns(until)
+    assert world.now_ns < free_ns <= world.now_ns + 300 * SECOND
+    [(_, pod)] = [item for item in world.pods.items() if item[1].spec.node_name == NODE and "web" in item[0]]
+    for before_ns, waits in ((SECOND, True), (0, False)):
+        at_the_instant = RateLimits(world.state.migration, facts, world.args, free_ns - before_ns)
+        assert bool(at_the_instant.object_wait(pod)) is waits
     world.pass_time(300)
     assert [each.moved for each in run(world)] == [2]
 
