@@ -29,8 +29,8 @@ def log_of(folder: Path) -> Iterator[str]:
     """Yields the URL of the database to read: KOORD_POSTGRES, else that of the system that runs in `folder` or below
     it, else that of the only system there, whose Postgres is started for as long as the context lasts.
 
-    Commands that start it wait for each other. Once the log of a system that runs was read, the trouble of its gateway is
-    printed on stderr: with every view, also one that ends in an error.
+    Commands that start it wait for each other. Once the log of a system that runs was read, the trouble of its gateway
+    is printed on stderr: with every view, also one that ends in an error.
 
     Raises:
         KoordError: there is no system, or several, or another process holds the folder for longer than OTHERS_S.

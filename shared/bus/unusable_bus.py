@@ -1,4 +1,4 @@
-"""What a person can do about a bus that cannot be used."""
+"""The remedy for a bus that cannot be used."""
 
 _OF_A_HANG = "see that it runs: a process that hangs is to be ended, and `koord up` starts its own server again; or correct KOORD_NATS"
 _SILENT = ("no response", "timeout", "timed out")

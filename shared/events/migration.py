@@ -102,7 +102,7 @@ class DrainEnded(Event, frozen=True, tag="koord.descheduling.DrainEnded.v1"):
         by: the operator that ended it early; empty where it is complete.
         evicted: jobs of the drain that evicted their pod and awaited no successor.
         moving: pods whose jobs began before it was ended early, and go on.
-        not_cordoned: it was ended early while the node was not cordoned; a cordon that was not written yet is withdrawn.
+        not_cordoned: it was ended early while the node was not cordoned; a cordon that was not written is withdrawn.
     """
 
     KEY: ClassVar[str] = "node"
