@@ -171,6 +171,19 @@ def test_a_cordon_is_written_once_so_that_an_operator_can_end_it() -> None:
     assert not world.state.nodes()["n1"].spec.unschedulable
 
 
+def test_a_cordon_that_is_withdrawn_before_it_is_written_changes_nothing() -> None:
+    world = a_world()
+    patches: tuple[dict[str, object], ...] = ({"spec": {"unschedulable": True}}, {})
+    causes = [
+        world.append("descheduling", FieldsDesired(resource="nodes", name="n1", fields="cordon", patch=patch))
+        for patch in patches
+    ]
+    world.step()
+    outcomes = [type(outcome) for cause in causes for outcome in world.outcomes(cause)]
+    assert outcomes == [DesiredStateSuperseded, DesiredStateApplied]
+    assert not world.state.nodes()["n1"].spec.unschedulable
+
+
 def test_a_desired_state_ends_with_its_object() -> None:
     world = a_world()
     cause = world.append("scheduling", fields("high"))
