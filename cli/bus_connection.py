@@ -128,7 +128,7 @@ async def request_leading(nats: str, name: str, service: str, subject: str, data
     bus = bus_of(nats, name)
     await bus.start()
     try:
-        await _connected(bus, service)
+        await require_bus(bus, service)
         return await bus.request(subject, data, deadline_s=ANSWER_S)
     except NoResponse as error:
         raise NoLeader(
@@ -138,7 +138,7 @@ async def request_leading(nats: str, name: str, service: str, subject: str, data
         await bus.close()
 
 
-async def _connected(bus: Bus, service: str) -> None:
+async def require_bus(bus: Bus, service: str) -> None:
     """Returns once there is a connection, or the login is refused, of which the request reports.
 
     Raises:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import yaml
 
-from cli.bus_connection import ANSWER_S, bus_of, require_simulator
+from cli.bus_connection import ANSWER_S, bus_of, require_bus, require_simulator
 from cli.dev.misspelt_fields import misspelt_fields
 from cli.dev.simulated_kinds import resource_of_manifest, resources_named
 from cli.simulate.simulator_client import Object, SimulatedApi, SimulatorRefused
@@ -126,6 +126,7 @@ def _on_simulator(folder: Path, send: Callable[[SimulatedApi], Awaitable[None]])
         bus = bus_of(endpoints.nats, "koord dev")
         await bus.start()
         try:
+            await require_bus(bus, "simulator")
             await send(SimulatedApi(bus, deadline_s=ANSWER_S))
         finally:
             await bus.close()

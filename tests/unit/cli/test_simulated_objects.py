@@ -29,6 +29,8 @@ NO_FIELD = "is no field of the API; perhaps"
 
 
 class _Bus:
+    connected = True
+
     def __init__(self, world: World) -> None:
         self._world = world
 

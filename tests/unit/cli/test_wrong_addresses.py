@@ -240,5 +240,5 @@ async def test_a_subject_that_a_login_may_not_use_is_one_error_and_no_line_besid
     await bus._on_error(RuntimeError('nats: permissions violation for publish to "koord.simulator.delete"'))
     assert bus.violations == 1
     assert caplog.text == ""
-    logging.getLogger(type(bus).__module__).warning("bus is not reachable")
-    assert "bus is not reachable" in caplog.text
+    logging.getLogger(type(bus).__module__).warning("bus lost its connection")
+    assert "bus lost its connection" in caplog.text
