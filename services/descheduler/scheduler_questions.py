@@ -1,11 +1,11 @@
 """The questions of a leading descheduler to the scheduler: destinations of pods, and the moves that admit a unit.
 
-Without an answer no pod moves.
+Without an answer no pod moves, and a scheduler that gave none is not asked until it answers again.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -14,15 +14,19 @@ from services.descheduler.configuration.configuration import Configuration
 from services.descheduler.framework.cycle import CyclePlan, plan_cycle
 from services.descheduler.framework.units_that_wait import UnitAnswers
 from services.descheduler.settings import DecisionSettings, DeschedulerSettings
+from services.descheduler.silence_of_scheduler import SilenceOfScheduler
 from shared.bus import NoResponse, NotPermitted
 from shared.domain import move_destinations, moves_for_waiting_unit
 from shared.domain.move_destinations import BadMovesMessage, DestinationsRequest, DestinationsResponse, Move
 from shared.domain.moves_for_waiting_unit import BadUnitMessage, MovesForUnitRequest, MovesForUnitResponse
+from shared.events.descheduling import EvictionCaseOpened
 from shared.kube.instants import SECOND
 from shared.runtime.service import Runtime
 
 log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
+
+NO_ANSWER, SILENT = "the scheduler did not answer in time", "the scheduler does not answer"
 
 MOST_QUESTIONS = 4
 """Questions of a plugin about one unit in a cycle, each without the victims that stay."""
@@ -38,6 +42,11 @@ class SchedulerQuestions:
         self._runtime = runtime
         self._settings: DeschedulerSettings = runtime.settings
         self._in_vain_ns: dict[str, int] = {}
+        self._silence = SilenceOfScheduler(runtime, self._settings.destinations_timeout_s)
+
+    async def stop(self) -> None:
+        """Ends what goes on beside the loop."""
+        await self._silence.stop()
 
     async def destinations(self, moves: tuple[Move, ...]) -> DestinationsResponse:
         """Requests a destination of each pod; without an answer no pod has one."""
@@ -49,7 +58,8 @@ class SchedulerQuestions:
         )
         if isinstance(answer, DestinationsResponse):
             return answer
-        log.warning("the scheduler cannot be asked for destinations; no pod moves", extra={"error": answer})
+        if answer != SILENT:
+            log.warning("the scheduler cannot be asked for destinations; no pod moves", extra={"error": answer})
         return DestinationsResponse(fault=answer)
 
     async def plan(self, configuration: Configuration, settings: DecisionSettings, now_ns: int) -> CyclePlan:
@@ -65,8 +75,20 @@ class SchedulerQuestions:
             answers = answers._replace(of={**answers.of, **await self._answers(plan.questions)})
             plan = await self._planned(configuration, settings, now_ns, answers)
         found = {case.findings.unit.name for case in plan.cases if case.findings.unit is not None}
-        in_vain.update({question.unit: now_ns for question, _ in answers.of.values() if question.unit not in found})
+        in_vain.update(
+            {
+                question.unit: now_ns
+                for question, response in answers.of.values()
+                if question.unit not in found and response.fault != SILENT
+            }
+        )
         return plan
+
+    def opened(self, cases: Iterable[EvictionCaseOpened], now_ns: int) -> None:
+        """Notes the cases of a cycle: a unit for which no pod leaves after all is planned again later."""
+        for case in cases:
+            if case.unit is not None and not case.victims:
+                self._in_vain_ns[case.unit.name] = now_ns
 
     async def _planned(
         self, configuration: Configuration, settings: DecisionSettings, now_ns: int, answers: UnitAnswers
@@ -88,7 +110,7 @@ class SchedulerQuestions:
             lambda data: moves_for_waiting_unit.decode_response(data, request),
         )
         response = answer if isinstance(answer, MovesForUnitResponse) else MovesForUnitResponse(fault=answer)
-        if response.fault:
+        if response.fault and response.fault != SILENT:
             log.warning(
                 "the scheduler cannot be asked for the moves that admit a unit",
                 extra={"unit": request.unit, "error": response.fault},
@@ -99,9 +121,12 @@ class SchedulerQuestions:
         self, subject: str, request: msgspec.Struct, deadline_s: float, decode: Callable[[bytes], Answer]
     ) -> Answer | str:
         """Returns the answer to a request, or why there is none."""
+        if self._silence:
+            return SILENT
         try:
             return decode(await self._runtime.bus.request(subject, msgspec.json.encode(request), deadline_s=deadline_s))
         except NoResponse:
-            return "the scheduler did not answer in time"
+            self._silence.begin()
+            return NO_ANSWER
         except (NotPermitted, BadMovesMessage, BadUnitMessage) as error:
             return str(error)

@@ -67,15 +67,18 @@ class Descheduler:
         runtime = self._runtime
         runtime.before_fold(lambda record: self._metrics.evicted.count(record, self._state))
         await runtime.bus.handle(DRAIN, self._drain_requests.receive)
-        while not runtime.draining.is_set():
-            if self._is_settled():
-                await self._configure()
-                await self._advance_cases()
-                if self._is_due():
-                    await self._cycle()
-                await self._migrate()
-            await self._drain_requests.answer()
-            await runtime.changed(POLL_INTERVAL_S)
+        try:
+            while not runtime.draining.is_set():
+                if self._is_settled():
+                    await self._configure()
+                    await self._advance_cases()
+                    if self._is_due():
+                        await self._cycle()
+                    await self._migrate()
+                await self._drain_requests.answer()
+                await runtime.changed(POLL_INTERVAL_S)
+        finally:
+            await self._scheduler.stop()
 
     def _is_settled(self) -> bool:
         running_ns = self._runtime.now_ns() - self._began_ns
@@ -136,7 +139,9 @@ class Descheduler:
             drafts = decide_cycle(plan, answer, configuration, settings)
         if drafts:
             await runtime.append(drafts, now_ns=now_ns, seen=seen, config=self._state.config_digest)
-            self._metrics.opened(draft.event for draft in drafts)
+            opened = [draft.event for draft in drafts if isinstance(draft.event, EvictionCaseOpened)]
+            self._metrics.opened(opened)
+            self._scheduler.opened(opened, now_ns)
         runtime.counts.update(
             cycle=self._state.cycle, open_cases=len(self._state.cases.open), nodes=len(self._state.cluster.nodes)
         )

@@ -13,6 +13,9 @@ SUBJECT = "koord.scheduling.unit-moves"
 MOST_FIXED = 512
 """Pods that one request keeps on their nodes."""
 
+MOST_LEFT = 4_096
+"""Pods and workloads of which one request says what nodes they have left."""
+
 
 class PlannedMove(msgspec.Struct, frozen=True):
     """A running pod that goes to another node, where it has capacity before anything moves.
@@ -34,11 +37,14 @@ class MovesForUnitRequest(msgspec.Struct, frozen=True, omit_defaults=True):
         unit: `namespace/name` of a waiting pod, or of a gang that waits.
         most_moves: a plan with more is none.
         fixed: uids of running pods that stay, besides those that the scheduler itself keeps.
+        left: uid of a pod, its `namespace/name`, or the uid of its controller -> nodes that it has left lately, and that
+            are no destination.
     """
 
     unit: str
     most_moves: int
     fixed: tuple[str, ...] = ()
+    left: dict[str, tuple[str, ...]] = {}
 
 
 class MovesForUnitResponse(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -67,7 +73,7 @@ def decode_request(data: bytes) -> MovesForUnitRequest:
     """Reads a request.
 
     Raises:
-        BadUnitMessage: it is none, allows no move, or keeps too many pods.
+        BadUnitMessage: it is none, allows no move, or names too many pods.
     """
     try:
         request = msgspec.json.decode(data, type=MovesForUnitRequest)
@@ -77,6 +83,8 @@ def decode_request(data: bytes) -> MovesForUnitRequest:
         raise BadUnitMessage(f"most_moves is {request.most_moves}; allow at least one")
     if len(request.fixed) > MOST_FIXED:
         raise BadUnitMessage(f"{len(request.fixed)} pods are to stay; name at most {MOST_FIXED}")
+    if len(request.left) > MOST_LEFT:
+        raise BadUnitMessage(f"{len(request.left)} pods and workloads have left nodes; name at most {MOST_LEFT}")
     return request
 
 

@@ -180,7 +180,7 @@ def _run(cycle: _Cycle, profile: Profile, plugin: str, nodes: Sequence[MeasuredN
     evictor = CycleEvictor(filters, cycle.limits, cycle.usage, lambda pod: gang_without_spare(facts, pod))
     kind, args = REGISTRY[plugin], profile.args[plugin]
     assert kind.run is not None, "only plugins that this release has are enabled"
-    units = units_of_plugin(state.cases, cycle.answers, of)
+    units = units_of_plugin(state.cases, cycle.answers, cycle.loops, of)
     if any(each.findings.unit or each.findings.question for each in cycle.cases):
         units = units._replace(case="another profile plans one")
     context = CycleContext(of, args, nodes, state.detectors.get(of), evictor, now_ns, state.cluster, units)

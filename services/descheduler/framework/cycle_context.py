@@ -52,12 +52,14 @@ class UnitsOfPlugin(NamedTuple):
         resting: names of units for which no moves are planned now.
         tried: unit that was not admitted -> the instant at which its newest case was closed.
         case: that is open or planned for a unit; empty for none.
+        left: returns uid of a pod, its `namespace/name`, or the uid of its controller -> nodes that it has left lately.
     """
 
     answer: tuple[MovesForUnitRequest, MovesForUnitResponse] | None = None
     resting: Container[str] = ()
     tried: Mapping[str, int] = {}
     case: str = ""
+    left: Callable[[], Mapping[str, tuple[str, ...]]] = dict
 
 
 NO_UNITS = UnitsOfPlugin()

@@ -54,6 +54,18 @@ class NoLoops:
 
         return refusal
 
+    def left_lately(self, most: int) -> dict[str, tuple[str, ...]]:
+        """Returns the nodes that were left lately, by the keys of `EvictionCases.left`; of more than `most` keys, those
+        of the newest cases.
+        """
+        found = {
+            key: (max(each.at_ns for each in left), tuple(sorted({each.node for each in left})))
+            for key, all_left in self._left.items()
+            if (left := [each for each in all_left if self._now_ns - each.at_ns < self._repeat_ns])
+        }
+        newest = sorted(found.items(), key=lambda each: (-each[1][0], each[0]))[:most]
+        return {key: nodes for key, (_, nodes) in newest}
+
     def left_by(self, pod: PodOnNode) -> tuple[str, ...]:
         """Returns the nodes that this pod, or another of its workload, has left lately."""
         owner = pod.owner

@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 from services.descheduler.framework.cycle_context import UnitsOfPlugin
 from services.descheduler.framework.measured_effect import last_end_ns
+from services.descheduler.framework.no_loops import NoLoops
 from services.descheduler.state.descheduler_state import DeschedulerState
 from services.descheduler.state.eviction_cases import ADMITTED, GONE, STILL_WAITS, EvictionCases, OpenedCase
-from shared.domain.moves_for_waiting_unit import MovesForUnitRequest, MovesForUnitResponse
+from shared.domain.moves_for_waiting_unit import MOST_LEFT, MovesForUnitRequest, MovesForUnitResponse
 from shared.kube.instants import SECOND
 
 
@@ -33,10 +34,12 @@ class UnitAnswers(NamedTuple):
 NO_ANSWERS = UnitAnswers()
 
 
-def units_of_plugin(cases: EvictionCases, answers: UnitAnswers, of: str) -> UnitsOfPlugin:
+def units_of_plugin(cases: EvictionCases, answers: UnitAnswers, loops: NoLoops, of: str) -> UnitsOfPlugin:
     """Returns what a plugin of a profile knows about units."""
     case = next((each.event.case for each in cases.open_for_units), "")
-    return UnitsOfPlugin(answers.of.get(of), answers.resting, cases.tried_units(), case)
+    return UnitsOfPlugin(
+        answers.of.get(of), answers.resting, cases.tried_units(), case, lambda: loops.left_lately(MOST_LEFT)
+    )
 
 
 def nodes_of_units(cases: EvictionCases) -> list[str]:

@@ -29,7 +29,7 @@ def defragment(context: CycleContext) -> Findings:
     if unit is None:
         return Findings()
     if context.units.answer is None:
-        return Findings(question=MovesForUnitRequest(unit.name, most))
+        return Findings(question=MovesForUnitRequest(unit.name, most, left=dict(context.units.left())))
     request, response = context.units.answer
     if request.unit != unit.name or not response.moves:
         return Findings()

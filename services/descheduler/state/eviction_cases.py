@@ -131,11 +131,14 @@ class EvictionCases:
         return [each for each in self.open if each.event.unit is not None and not each.event.dry_run]
 
     def tried_units(self) -> dict[str, int]:
-        """Returns the name of a unit that was not admitted -> the instant at which its newest case was closed."""
+        """Returns the name of a unit that was not admitted -> the instant at which its newest case was closed. A case
+        without a victim has moved nothing for its unit.
+        """
         found: dict[str, int] = {}
         for each in self.cases.values():
-            if each.event.unit is not None and each.closed is not None and each.closed.unit != ADMITTED:
-                name = each.event.unit.name
+            unit, closed = each.event.unit, each.closed
+            if unit is not None and each.event.victims and closed is not None and closed.unit != ADMITTED:
+                name = unit.name
                 found[name] = max(found.get(name, 0), each.closed_ns)
         return found
 

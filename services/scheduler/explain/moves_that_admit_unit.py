@@ -8,7 +8,7 @@ optimally: its pods get their nodes one after the other.
 """
 
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from services.scheduler.cache.disruption_budgets import Budget, Victim, drawn_down
@@ -32,6 +32,7 @@ NODES_OF_SLICE = 50
 """Nodes whose pods are looked at before other tasks of the process run."""
 
 WhyFixed = Callable[[PodRecord], str]
+NodesLeft = Callable[[PodRecord], Iterable[str]]
 
 
 T = TypeVar("T")
@@ -77,16 +78,22 @@ def at_once(search: Slices[T]) -> T:
             return found
 
 
+def no_node(_pod: PodRecord) -> Iterable[str]:
+    """Returns no node: a pod may go to any."""
+    return ()
+
+
 def moves_in_slices(
-    cache: CycleInputs, pods: Sequence[PodRecord], why_fixed: WhyFixed, now_ns: int
+    cache: CycleInputs, pods: Sequence[PodRecord], why_fixed: WhyFixed, now_ns: int, left: NodesLeft = no_node
 ) -> Slices[UnitMoves]:
     """Plans the moves after which all the waiting pods fit.
 
     Args:
         pods: the pods of the unit that need a node, of readable classes.
         why_fixed: returns why a running pod may not be moved at all; empty for one that may.
+        left: returns the nodes to which a running pod does not go, since it left them lately.
     """
-    search = _Search(cache, why_fixed, now_ns)
+    search = _Search(cache, why_fixed, left, now_ns)
     for pod in pods:
         if not (yield from search.admit(pod)):
             whose = f"{pod.name}: " if len(pods) > 1 else ""
@@ -106,12 +113,13 @@ def moves_in_slices(
 class _Search:
     """The search for one unit; each pod that has a node counts there for those behind it."""
 
-    def __init__(self, cache: CycleInputs, why_fixed: WhyFixed, now_ns: int) -> None:
+    def __init__(self, cache: CycleInputs, why_fixed: WhyFixed, left: NodesLeft, now_ns: int) -> None:
         cache.settle()
         self.nodes: dict[str, str] = {}
         self.moves: list[PlannedMove] = []
         self._cache = cache
         self._why_fixed = why_fixed
+        self._left = left
         self._now_ns = now_ns
         self._transaction = with_nominated_pods(cache, now_ns)
         self._evaluations: dict[PodClass, ClassEvaluation] = {}
@@ -260,7 +268,7 @@ class _Search:
         names = self._cache.table.names
         source, moves = names[row], list[PlannedMove]()
         for each in chosen:  # while all are on their node: their places are held before they leave
-            excluded = {source, *self._sources, *self.nodes.values()}
+            excluded = {source, *self._sources, *self.nodes.values(), *self._left(each)}
             node = place_copy(self._cache, self._transaction, self._evaluations, each, excluded)
             if not node:
                 return each.uid

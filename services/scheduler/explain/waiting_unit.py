@@ -34,9 +34,8 @@ def waiting_unit(cache: CycleInputs, name: str) -> tuple[PodRecord, ...]:
         NoGangToPlan: the gang lacks pods, or needs no more.
     """
     group = next((each for each in cache.queue.groups() if each.key == name), None)
-    unit = None if group is None else cache.queue.unit_of(group)
-    if unit is not None:
-        return unit.pods
+    if group is not None and (pods := cache.queue.pods_of(group)):
+        return pods
     waiting = [each for each in cache.view.pods.values() if each.since and not each.node and not each.ended]
     found = [each for each in waiting if each.name == name]
     if not found:

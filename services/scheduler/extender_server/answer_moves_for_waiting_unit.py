@@ -5,8 +5,9 @@ A pure function of the settled cache: nothing is decided or recorded. The search
 
 from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.explain.movable_pods import why_fixed
-from services.scheduler.explain.moves_that_admit_unit import Slices, moves_in_slices
+from services.scheduler.explain.moves_that_admit_unit import Slices, moves_in_slices, no_node
 from services.scheduler.explain.waiting_unit import NoGangToPlan, NothingWaits, waiting_unit
+from services.scheduler.state.packed_controllers import unpacked
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.quota_reason_codes import waits_for_quota
 from shared.domain.moves_for_waiting_unit import MovesForUnitRequest, MovesForUnitResponse, PlannedMove
@@ -33,7 +34,11 @@ def moves_for_unit(cache: CycleInputs, request: MovesForUnitRequest, now_ns: int
     def fixed(pod: PodRecord) -> str:
         return "kept by the descheduler" if pod.uid in stays else why_fixed(cache.view, pod)
 
-    found = yield from moves_in_slices(cache, pods, fixed, now_ns)
+    def left(pod: PodRecord) -> tuple[str, ...]:
+        owners = (each.uid for each in unpacked(pod.controllers) if each.controller)
+        return tuple(node for key in (pod.uid, pod.name, *owners) for node in request.left.get(key, ()))
+
+    found = yield from moves_in_slices(cache, pods, fixed, now_ns, left if request.left else no_node)
     if found.problem:
         return MovesForUnitResponse(problem=found.problem)
     if len(found.moves) > request.most_moves:

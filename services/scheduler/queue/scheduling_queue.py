@@ -269,6 +269,16 @@ class SchedulingQueue:
         unit = self._unit(self.order_of(self._pods[uid]), is_due=False)
         return None if unit.requirement is None else unit
 
+    def pods_of(self, group: Group) -> tuple[PodRecord, ...]:
+        """Returns the waiting pods of a group that are tried together, also where that is one pod, which is placed like
+        any; none where too few wait.
+        """
+        uid = next(iter(self._groups.members(group)), None)
+        if uid is None:
+            return ()
+        unit = self._unit(self.order_of(self._pods[uid]), is_due=False)
+        return () if unit.group is not None and unit.requirement is None else unit.pods
+
     def order_of(self, pod: PodRecord) -> Order:
         """Returns the order of a waiting pod by priority and arrival, whatever was refused before."""
         priority, sub_priority, since, uid = self._member_order(pod)

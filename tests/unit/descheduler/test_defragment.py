@@ -1,6 +1,7 @@
 """Defragment: pods leave for a unit that waits, all or none, each to the node that the scheduler found; and no loops."""
 
 import pytest
+from msgspec.structs import replace
 
 from cli.kinds.evictions import listed
 from cli.scheduling.why_eviction_case import ExplainedVictim, case_lines, explained
@@ -9,7 +10,7 @@ from services.descheduler.framework.cycle import plan_cycle
 from services.descheduler.settings import DecisionSettings
 from services.descheduler.state.descheduler_state import DeschedulerState
 from shared.domain.offered_config import OfferedConfig
-from shared.events import RecordedEvent
+from shared.events import Draft, RecordedEvent
 from shared.events.descheduling import EvictionCaseOpened, WaitingUnit
 from tests.unit.descheduler.small_cluster import SmallCluster
 
@@ -153,6 +154,40 @@ def test_the_time_of_a_unit_outlasts_a_restart() -> None:
     assert cluster.state.cases.tried_units() == {"default/train": cluster.now_ns}
     cluster.wait(899)
     assert cluster.cycle() is None
+
+
+def test_a_case_that_moves_nothing_lets_its_unit_be_planned_again() -> None:
+    cluster, twin = cluster_of(), cluster_of()
+    case = twin.cycle()
+    assert case is not None
+    cluster.append(Draft(replace(case, victims=())))
+    (closed,) = cluster.close()
+    assert closed.unit == "still waits"
+    assert cluster.state.cases.tried_units() == {}
+    again = cluster.cycle()
+    assert again is not None
+    assert again.victims
+
+
+def test_a_victim_does_not_go_to_a_node_that_its_workload_left_lately() -> None:
+    case = cluster_of().cycle()
+    assert case is not None
+    (victim,) = case.victims
+    cluster = cluster_of()
+    before = replace(victim, pod="default/earlier", pod_uid="earlier", node=victim.destination, destination="", job="j")
+    cluster.append(Draft(replace(case, case="lownodeload-1", plugin="LowNodeLoad", unit=None, victims=(before,))))
+    planned = cluster.cycle()
+    assert planned is not None
+    (moved,) = planned.victims
+    assert (moved.pod, moved.node) == (victim.pod, victim.node)
+    assert moved.destination not in ("", victim.destination)
+    (question,) = cluster.questions
+    assert question.left[victim.owner] == (victim.destination,)
+    cluster = cluster_of()
+    cluster.append(Draft(replace(case, case="lownodeload-1", plugin="LowNodeLoad", unit=None, victims=(before,))))
+    cluster.wait(1_800)
+    assert cluster.cycle() is not None
+    assert [question.left for question in cluster.questions] == [{}]
 
 
 def test_one_case_at_a_time_and_its_nodes_are_no_destinations_meanwhile() -> None:

@@ -7,7 +7,10 @@ import pytest
 from msgspec.structs import replace
 
 from services.scheduler.explain.movable_pods import why_fixed
-from services.scheduler.explain.moves_that_admit_unit import PlannedMove, UnitMoves, moves_for
+from services.scheduler.explain.moves_that_admit_unit import PlannedMove, UnitMoves, at_once, moves_for
+from services.scheduler.explain.waiting_unit import NoGangToPlan, waiting_unit
+from services.scheduler.extender_server.answer_moves_for_waiting_unit import moves_for_unit
+from shared.domain.moves_for_waiting_unit import MovesForUnitRequest
 from shared.events.cluster import ObjectObserved
 from shared.kube.meta import OwnerReference
 from shared.kube.pod import Pod
@@ -16,6 +19,7 @@ from tests.support.hypothesis_examples import examples
 from tests.support.scheduling_world import World, node, placements, pod
 from tests.unit.scheduler.test_device_cycles import minors, run, schedule
 from tests.unit.scheduler.test_device_cycles import world_of as gpu_world
+from tests.unit.scheduler.test_gangs import member, pod_group
 
 DEPLOYMENT = OwnerReference(api_version="apps/v1", kind="ReplicaSet", name="web", uid="web-uid", controller=True)
 
@@ -182,3 +186,25 @@ def test_a_plan_is_none_where_another_pod_of_the_unit_would_take_what_it_frees()
     assert found == UnitMoves({}, (), "d/large would be left over after the moves, since the others are placed first")
     in_order = plan(world, "large", "small")
     assert [move.source for move in in_order.moves] == [in_order.nodes["large"]]
+
+
+def test_a_gang_of_which_one_pod_is_needed_is_planned_by_its_name() -> None:
+    pods = [running(f"{host}{number}", host) for host in "abc" for number in range(2)]
+    world = world_of("a", "b", "c", pods=pods)
+    pod_group(world, "job", 1)
+    world.add_pod(member("job", "m0", cpu="3"))
+    world.read()
+    response = at_once(moves_for_unit(world.indexed(), MovesForUnitRequest("d/job", 4), world.now_ns))
+    assert list(response.nodes) == ["m0"]
+    assert len(response.moves) == 1
+
+
+def test_a_gang_that_lacks_pods_is_not_planned() -> None:
+    world = world_of("a", pods=[])
+    pod_group(world, "job", 2)
+    world.add_pod(member("job", "m0", cpu="3"))
+    world.read()
+    cache = world.indexed()
+    cache.settle()
+    with pytest.raises(NoGangToPlan, match="incomplete"):
+        waiting_unit(cache, "d/job")
