@@ -1,4 +1,4 @@
-"""Whether the scheduler answers the descheduler's questions.
+"""The silence of the scheduler: it answers none of the descheduler's questions.
 
 A question holds the State, and with it the descheduler's loop, until its answer or its deadline. After one without an
 answer no other is sent until the scheduler has answered an empty question, which is sent beside the loop: a silent
@@ -21,7 +21,7 @@ PAUSE_S = 1.0
 
 
 class SilenceOfScheduler:
-    """What is known about it; the first question is sent without any check."""
+    """Begins with a question without an answer, and ends with the answer to an empty one."""
 
     def __init__(self, runtime: Runtime, deadline_s: float) -> None:
         self._runtime = runtime

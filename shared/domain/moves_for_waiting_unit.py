@@ -37,7 +37,7 @@ class MovesForUnitRequest(msgspec.Struct, frozen=True, omit_defaults=True):
         unit: `namespace/name` of a waiting pod, or of a gang that waits.
         most_moves: a plan with more is none.
         fixed: uids of running pods that stay, besides those that the scheduler itself keeps.
-        left: uid of a pod, its `namespace/name`, or the uid of its controller -> nodes that it has left lately, and that
+        left: uid of a pod, its `namespace/name`, or the uid of its controller -> nodes that it has left lately: they
             are no destination.
     """
 

@@ -80,7 +80,7 @@ class SilentBus:
         return msgspec.json.encode(DestinationsResponse(nodes={"a5": "b"} if moves else {}))
 
 
-def test_a_silent_scheduler_is_asked_once_and_again_when_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_scheduler_gets_one_question_and_the_next_when_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(silence_of_scheduler, "PAUSE_S", 0.0)
     bus = SilentBus()
     runtime: Any = SimpleNamespace(state=None, settings=DeschedulerSettings(), bus=bus)
@@ -124,11 +124,11 @@ def test_a_unit_is_planned_as_soon_as_a_silent_scheduler_answers_again() -> None
         await questions.stop()
         units: list[str] = []
 
-        async def asked(subject: str, data: bytes, *, deadline_s: float) -> bytes:
+        async def request(subject: str, data: bytes, *, deadline_s: float) -> bytes:
             units.append(msgspec.json.decode(data, type=MovesForUnitRequest).unit)
             raise NoResponse(subject, deadline_s)
 
-        bus.request = asked  # type: ignore[method-assign]
+        bus.request = request  # type: ignore[method-assign]
         await questions.plan(configuration, DecisionSettings(), cluster.now_ns + SECOND)
         await questions.stop()
         assert units == ["default/train"]
