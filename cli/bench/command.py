@@ -9,6 +9,9 @@ ENTRIES = {
         "cli.bench.node_agent", "agent", "Measure the cost of the node agent for its node at a sample a second."
     ),
     "answers": Entry("cli.bench.answers", "answers", "Measure how long each reading command takes with a long log."),
+    "defrag": Entry(
+        "cli.bench.defrag", "defrag", "Measure the search for the moves that admit a waiting pod or gang: no servers."
+    ),
     "descheduler": Entry(
         "cli.bench.descheduler", "descheduler", "Measure one cycle of the descheduler on a fleet: no servers."
     ),

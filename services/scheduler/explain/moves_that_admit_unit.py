@@ -11,19 +11,37 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
+import numpy as np
+
 from services.scheduler.cache.disruption_budgets import Budget, Victim, drawn_down
 from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.evaluation import ClassEvaluation
+from services.scheduler.explain.fewest_moves_of_node import (
+    fewest_moves,
+    has_capacity,
+    largest_share,
+    requests_of,
+    shortages,
+    sums_of_largest,
+)
 from services.scheduler.explain.impossible_requests import NO_NODES, impossible_requests
 from services.scheduler.extender_server.destinations_of_moves import place_copy, with_nominated_pods
 from services.scheduler.framework.nominations_and_victims_of_cycle import victim_of
 from services.scheduler.framework.victim_selection import choose_victims
+from services.scheduler.kernels.array_types_and_row_selection import Int64
+from services.scheduler.plugins.node_resources_fit import SPEC as FIT
 from services.scheduler.queue.units import class_of
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import PodRecord
 
 MAX_NODES = 300
-"""Nodes that are tried for a pod: those with the fewest pods that may move, in the order of their names."""
+"""Nodes that are tried for a pod: those that lack the smallest share of its requests, then those with fewer pods."""
+
+MORE_NODES = 20
+"""Nodes that are tried for fewer moves behind one with a plan."""
+
+MAX_ROUNDS = 4
+"""Pods of a node that turn out to have no destination; then it is given up."""
 
 MAX_MOVES_OF_NODE = 8
 """Pods that one node gives up at most; a larger move is an eviction of the node."""
@@ -124,18 +142,20 @@ class _Search:
         self._transaction = with_nominated_pods(cache, now_ns)
         self._evaluations: dict[PodClass, ClassEvaluation] = {}
         self._sources: set[str] = set()
+        self._movable_on: dict[int, list[PodRecord]] = {}
+        self._destinations: dict[PodClass, Int64] = {}
 
     def admit(self, pod: PodRecord) -> Slices[bool]:
         """Finds a node for a pod, with as few moves as possible; returns False where there is none."""
         node = place_copy(self._cache, self._transaction, self._evaluations, pod, set())
         if not node:
-            options = yield from self._options(pod)
-            best = min(options, key=lambda moves: (len(moves), moves[0].source), default=None)
-            if best is None:
+            best = yield from self._fewest_moves(pod)
+            if not best:
                 return False
             node = best[0].source
             self._apply(pod, best)
         self.nodes[pod.uid] = node
+        self._destinations.clear()
         return True
 
     def nodes_after_moves(self, pods: Sequence[PodRecord]) -> dict[str, str]:
@@ -143,10 +163,10 @@ class _Search:
         pod that fitted before the moves may take the capacity that they free for another. Returns uid -> node.
         """
         cache, evaluations = self._cache, dict[PodClass, ClassEvaluation]()
-        transaction, names = with_nominated_pods(cache, self._now_ns), set(cache.table.rows)
+        transaction = with_nominated_pods(cache, self._now_ns)
         for move in self.moves:
             moved = cache.view.pods[move.pod_uid]
-            place_copy(cache, transaction, evaluations, moved, names - {move.destination})
+            place_copy(cache, transaction, evaluations, moved, set(), move.destination)
         for move in self.moves:
             row = cache.table.rows[move.source]
             transaction.remove(cache.on[row][move.pod_uid], row)
@@ -155,7 +175,7 @@ class _Search:
 
     def problem(self, pod: PodRecord) -> Slices[str]:
         """Returns why a pod has no node."""
-        if tried := len((yield from self._rows(pod))):
+        if tried := len((yield from self._candidates(pod))):
             return (
                 f"none of the {tried} nodes that were tried admits it after moves of at most {MAX_MOVES_OF_NODE} of "
                 "its pods to nodes with capacity for them"
@@ -165,7 +185,7 @@ class _Search:
         for number, row in enumerate(nodes):
             if number % NODES_OF_SLICE == 0:
                 yield
-            fixed.update(map(self._why_fixed, self._on(row)))
+            fixed.update(map(self._fixed, self._on(row)))
         if not fixed:
             view = self._cache.view
             never = next(impossible_requests(view, pod), "") if view.nodes else NO_NODES
@@ -175,29 +195,46 @@ class _Search:
             f"no move helps: of the pods on the {len(nodes)} nodes that are short of something, none may move ({kinds})"
         )
 
-    def _options(self, pod: PodRecord) -> Slices[list[tuple[PlannedMove, ...]]]:
-        """Returns the moves of each node that would admit a pod then; of one move there is no better one."""
-        found = []
-        for row in (yield from self._rows(pod)):
-            yield
-            mark = self._transaction.mark()
-            moves = self._moves_on(pod, row)
-            self._transaction.undo(mark)
-            if moves:
-                found.append(moves)
-                if len(moves) == 1:
-                    break
-        return found
+    def _fewest_moves(self, pod: PodRecord) -> Slices[tuple[PlannedMove, ...]]:
+        """Returns the fewest moves on one node that admit a pod; none without any.
 
-    def _rows(self, pod: PodRecord) -> Slices[list[int]]:
-        evaluation, names = self._evaluation(class_of(pod)), self._cache.table.names
-        there = {}
-        for number, row in enumerate(evaluation.resolvable().tolist()):
+        No node behind one with a plan needs fewer moves than its own bound, and few nodes are tried for less.
+        """
+        best: tuple[PlannedMove, ...] = ()
+        more = MORE_NODES
+        for fewest, row in (yield from self._candidates(pod)):
+            if best and (len(best) <= fewest or not more):
+                break
+            more -= bool(best)
+            mark = self._transaction.mark()
+            moves = yield from self._moves_on(pod, row)
+            self._transaction.undo(mark)
+            if moves and (not best or len(moves) < len(best)):
+                best = moves
+        return best
+
+    def _candidates(self, pod: PodRecord) -> Slices[list[tuple[int, int]]]:
+        """Returns the nodes that are tried for a pod, those that may need the fewest moves first: the bound of these, and
+        the row.
+        """
+        pod_class, names, snapshot = class_of(pod), self._cache.table.names, self._transaction.snapshot
+        rows = self._evaluation(pod_class).resolvable()
+        requests = requests_of(snapshot, pod_class)
+        lacking = shortages(snapshot, requests, rows)
+        shares, pods = largest_share(lacking, requests), snapshot.pods[rows].tolist()
+        places = sorted(range(len(rows)), key=lambda each: (shares[each], pods[each], names[rows[each]]))
+        found = []
+        for number, place in enumerate(places):
             if number % NODES_OF_SLICE == 0:
                 yield
-            there[row] = len(self._movable(row))
-        usable = [row for row, count in there.items() if count]
-        return sorted(usable, key=lambda row: (there[row], names[row]))[:MAX_NODES]
+            row = int(rows[place])
+            movable = self._movable(row)
+            if movable:
+                sums = sums_of_largest(snapshot, requests, [class_of(each) for each in movable])
+                found.append((fewest_moves(lacking[place], sums), len(movable), names[row], row))
+                if len(found) == MAX_NODES:
+                    break
+        return [(fewest, row) for fewest, _, _, row in sorted(found)]
 
     def _evaluation(self, pod_class: PodClass) -> ClassEvaluation:
         profile = self._cache.profiles[pod_class.scheduler]
@@ -210,7 +247,36 @@ class _Search:
         return evaluation
 
     def _movable(self, row: int) -> list[PodRecord]:
-        return [pod for pod in self._on(row) if not self._why_fixed(pod)]
+        """Returns the pods of a node that may move, those left out that move already."""
+        found = self._movable_on.get(row)
+        if found is None:
+            found = self._movable_on[row] = [pod for pod in self._on(row) if not self._fixed(pod)]
+        return found
+
+    def _fixed(self, pod: PodRecord) -> str:
+        if pod.pod_class is not None and pod.pod_class.scheduler not in self._cache.profiles:
+            return "of another scheduler"
+        return self._why_fixed(pod)
+
+    def _has_destination(self, pod: PodRecord, row: int) -> bool:
+        """Reports whether another node than its own admits a pod now, while nothing is tried."""
+        pod_class, table = class_of(pod), self._cache.table
+        rows = self._destinations.get(pod_class)
+        if rows is None:
+            rows = self._destinations[pod_class] = self._admitting(pod_class)
+        left = {table.rows[name] for name in self._left(pod) if name in table.rows}
+        return len(rows) > len(left) + 1 or any(each != row and each not in left for each in rows.tolist())
+
+    def _admitting(self, pod_class: PodClass) -> Int64:
+        """Returns the rows that admit a pod of the class now and may be destinations."""
+        table, profile = self._cache.table, self._cache.profiles[pod_class.scheduler]
+        self._transaction.focus(profile, pod_class)
+        snapshot = self._transaction.snapshot
+        if any(plugin.name == FIT.name for plugin in profile.filters) and not has_capacity(snapshot, pod_class).any():
+            return np.empty(0, np.int64)  # in a full cluster most classes are not evaluated by all plugins
+        totals = self._evaluation(pod_class).total.copy()
+        totals[[table.rows[name] for name in (*self._sources, *self.nodes.values())]] = -1
+        return np.flatnonzero(totals >= 0)
 
     def _on(self, row: int) -> list[PodRecord]:
         """Returns the pods that are on a node after the moves so far."""
@@ -218,16 +284,17 @@ class _Search:
         pods = (self._cache.view.pods[uid] for uid in self._cache.on.get(row, {}) if uid not in gone)
         return [pod for pod in pods if pod.node and pod.pod_class is not None]
 
-    def _moves_on(self, pod: PodRecord, row: int) -> tuple[PlannedMove, ...]:
+    def _moves_on(self, pod: PodRecord, row: int) -> Slices[tuple[PlannedMove, ...]]:
         """Returns the moves after which a node admits a pod; none where there are too many, or one has no destination.
 
-        A pod without a destination stays, and the others are chosen anew.
+        A pod without a destination stays, and the others are chosen anew, a few times.
         """
-        potential = self._movable(row)
-        while potential:
+        potential = [each for each in self._movable(row) if self._has_destination(each, row)]
+        for _ in range(MAX_ROUNDS):
+            yield
             chosen = self._chosen(pod, row, potential)
             if not chosen or len(chosen) > MAX_MOVES_OF_NODE:
-                return ()
+                break
             mark = self._transaction.mark()
             moves = self._place(pod, row, chosen)
             if isinstance(moves, tuple):
@@ -275,8 +342,7 @@ class _Search:
             moves.append(PlannedMove(each.uid, each.name, source, node))
         for each in chosen:
             self._transaction.remove(self._cache.on[row][each.uid], row)
-        others = set(names[: self._cache.table.size]) - {source}
-        if place_copy(self._cache, self._transaction, self._evaluations, pod, others):
+        if place_copy(self._cache, self._transaction, self._evaluations, pod, set(), source):
             return tuple(moves)
         return chosen[0].uid
 
@@ -287,3 +353,4 @@ class _Search:
         assert made == moves, "the transaction is as it was when they were tried"
         self.moves += moves
         self._sources.add(moves[0].source)
+        del self._movable_on[row]

@@ -41,10 +41,7 @@ def destinations(cache: CycleInputs, moves: Iterable[Move], now_ns: int) -> Dest
             refused[move.pod_uid] = fault
             continue
         assert pod is not None, "a pod without fault is known"
-        excluded = {pod.node, *move.excluded}
-        if move.only:
-            excluded.update(name for name in cache.table.rows if name != move.only)
-        node = place_copy(cache, transaction, evaluations, pod, excluded)
+        node = place_copy(cache, transaction, evaluations, pod, {pod.node, *move.excluded}, move.only)
         if node:
             nodes[move.pod_uid] = node
         else:
@@ -85,12 +82,14 @@ def place_copy(
     evaluations: dict[PodClass, ClassEvaluation],
     pod: PodRecord,
     excluded: set[str],
+    only: str = "",
 ) -> str:
     """Places a copy of a pod on the best node that is not excluded, by total and then by name.
 
     Args:
         evaluations: of the classes that were evaluated on the transaction so far; written to.
         excluded: names of nodes.
+        only: the only node that is none of these; empty for all of them.
 
     Returns:
         The name of its node; empty without any.
@@ -108,6 +107,9 @@ def place_copy(
     while True:
         totals = evaluation.total.copy()
         totals[left_out] = -1
+        if only:
+            row = cache.table.rows.get(only)
+            totals = np.where(np.arange(len(totals)) == (-1 if row is None else row), totals, -1)
         best = int(totals.max(initial=-1))
         if best < 0:
             return ""

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from services.scheduler.explain.movable_pods import why_fixed
-from services.scheduler.explain.moves_that_admit_unit import PlannedMove, UnitMoves, at_once, moves_for
+from services.scheduler.explain.moves_that_admit_unit import PlannedMove, UnitMoves, at_once, moves_for, moves_in_slices
 from services.scheduler.explain.waiting_unit import NoGangToPlan, waiting_unit
 from services.scheduler.extender_server.answer_moves_for_waiting_unit import moves_for_unit
 from shared.domain.moves_for_waiting_unit import MovesForUnitRequest
@@ -208,3 +208,38 @@ def test_a_gang_that_lacks_pods_is_not_planned() -> None:
     cache.settle()
     with pytest.raises(NoGangToPlan, match="incomplete"):
         waiting_unit(cache, "d/job")
+
+
+def test_pods_of_another_scheduler_stay_and_do_not_end_the_search() -> None:
+    def of_another(given: Pod) -> Pod:
+        return replace(given, spec=replace(given.spec, scheduler_name="another"))
+
+    pods = [of_another(running(f"{host}{number}", host)) for host in "abc" for number in range(2)]
+    world = world_of("a", "b", "c", pods=[*pods, pod("large", cpu="3", memory=None)])
+    assert "(6 of another scheduler)" in plan(world, "large").problem
+
+
+def test_the_node_with_the_fewest_moves_is_found_behind_nodes_that_need_more() -> None:
+    """Each of 40 nodes with three pods of a core needs three moves, and one with a small pod needs one."""
+    hosts = [f"n{number:02}" for number in range(40)]
+    pods = [running(f"{host}-{number}", host) for host in hosts for number in range(3)]
+    world = world_of(*hosts, "z", pods=[*pods, running("z0", "z", "500m")])
+    world.add_pod(pod("large", cpu="4", memory=None))
+    world.read()
+    (move,) = plan(world, "large").moves
+    assert (move.pod, move.source) == (world.view.pods["z0"].name, "z")
+
+
+def test_a_search_without_a_plan_ends_in_short_slices() -> None:
+    """No node has capacity for another's pod: no class is evaluated, and no pod is tried."""
+    hosts = [f"n{number:02}" for number in range(30)]
+    pods = [running(f"{host}-{number}", host, "1200m") for host in hosts for number in range(3)]
+    world = world_of(*hosts, pods=[*pods, pod("large", cpu="3", memory=None)])
+    cache = world.indexed()
+    cache.settle()
+    search = moves_in_slices(cache, [world.view.pods["large"]], lambda each: why_fixed(world.view, each), world.now_ns)
+    for _ in hosts:
+        next(search)
+    with pytest.raises(StopIteration, match="none of the 30 nodes"):
+        while True:
+            next(search)
