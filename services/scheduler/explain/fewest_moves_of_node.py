@@ -59,7 +59,7 @@ def sums_of_largest(snapshot: CycleSnapshot, requests: Sequence[tuple[int, int]]
     """Returns how much the pods of these classes free at most.
 
     Returns:
-        int64[requests + 1, pods]: at [r, k] the sum of the k + 1 largest amounts of resource r; the last row counts pods.
+        int64[requests + 1, pods]: at [r, k] the sum of the k + 1 largest of resource r; the last row counts pods.
     """
     amounts = np.ones((len(requests) + 1, len(pods)), np.int64)
     for number, pod_class in enumerate(pods):
