@@ -33,7 +33,8 @@ def shortages(snapshot: CycleSnapshot, requests: Sequence[tuple[int, int]], rows
         snapshot.requested[rows, column] + size - snapshot.allocatable[rows, column] for column, size in requests
     ]
     lacking.append(snapshot.pods[rows] + 1 - snapshot.allowed_pods[rows])
-    return np.maximum(np.stack(lacking, axis=1), 0)
+    found: Int64 = np.maximum(np.stack(lacking, axis=1), 0)
+    return found
 
 
 def has_capacity(snapshot: CycleSnapshot, pod_class: PodClass) -> NDArray[np.bool_]:
