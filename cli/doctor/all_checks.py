@@ -4,17 +4,16 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any, TypeVar
 
 import aiohttp
 import msgspec
 
 from cli.bus_connection import bus_of, login_of
 from cli.commands.active_config import status_of
-from cli.commands.cluster import request_lists
-from cli.commands.evictions import request_evictions
 from cli.doctor import check_bus as bus_checks
 from cli.doctor import check_cluster, check_postgres, check_services
 from cli.doctor.check_quotas import about_ignored_quota_settings, about_rejected_quotas
@@ -30,7 +29,7 @@ from cli.doctor.check_unread_objects import (
     about_unread_objects,
 )
 from cli.doctor.finding import Finding
-from cli.doctor.one_outage import one_for_each_outage
+from cli.doctor.one_outage import POSTGRES, OutageFinding, one_for_each_outage
 from cli.doctor.received_announcements import ReceivedAnnouncements, about_forged
 from cli.quota.recorded_accounts import recorded_accounts_in
 from cli.quota.render import ignored as ignored_of_quotas
@@ -40,6 +39,7 @@ from cli.service_list import contexts as required_contexts
 from cli.simulated_cluster import is_simulators
 from cli.supervisor.endpoints import Endpoints
 from cli.supervisor.system_folder import systems_in, wal_on_another_disk
+from cli.terminal.awaited import Awaited
 from cli.top.readings import STATUS_S, read_statuses
 from services.audit.service_manifest import stream_of
 from services.scheduler.explain.invalid_reservations import rejected_reservations
@@ -54,56 +54,79 @@ from shared.events.cluster import ClusterIdentified, IntentRefused, MissingPermi
 from shared.events.devices import NodeDevicesRemoved, NodeDevicesReported
 from shared.events.log import WriterStarted
 from shared.events.slo import NodeReportsBelieved, NodeReportsIgnored
-from shared.kube.eviction_control import EvictionCommand
+from shared.kube.eviction_control import SUBJECT as EVICTIONS
+from shared.kube.eviction_control import EvictionCommand, EvictionStatus
 from shared.kube.instants import SECOND
 from shared.kube.rbac_permissions import SUBJECT, Permissions
-from shared.kube.short_lists import SHORT_LISTS
+from shared.kube.short_lists import SHORT_LISTS, GatewayLists
 from shared.log.admin import lag, server_check
 from shared.log.admin.followers import list_parked
 from shared.log.admin.newest_events import newest, newest_by_key, writer_of
 from shared.log.admin.session import opened
 from shared.log.announcements import batch_subject, beacon_subject
-from shared.log.database import Database, DatabaseDenied
+from shared.log.database import DatabaseDenied
 from shared.log.disk_space import free_share, free_share_at
 from shared.log.reader import LogReader
 from shared.log.unusable_database import DatabaseUnreachable
 from shared.runtime.status import Status
+from shared.runtime.task_cancellation import cancel_and_wait
 
 LISTENED_S = 3.2
 """Beacons come each second; on a busy machine one comes late."""
-ANSWER_S = 15.0
-"""The gateway sends some eighty requests to the API server."""
+ANSWER_S = 4.0
+"""Of Postgres, and of the gateway, which itself waits for the API server 3 s at most, and then sends it some eighty
+requests."""
 REFUSALS = 50
 REFUSED_WITHIN_NS = 24 * 3600 * SECOND
 """Age up to which a refused intent is reported."""
 
+T = TypeVar("T")
 Statuses = Mapping[str, Status | None]
 """Name of a process -> its status; None without a response."""
 
 _OPERATOR = "use the operator's login: source env/operator.env of the credentials' folder, docs/security.md"
 
 
-async def examine(endpoints: Endpoints, folder: Path) -> list[Finding]:
-    """Runs all checks; a second or two, or `LISTENED_S` while a writer's beacon is missing."""
+async def examine(endpoints: Endpoints, folder: Path, awaited: Awaited | None = None) -> list[Finding]:
+    """Runs all checks side by side; a second or two, or up to `ANSWER_S` where a server does not respond.
+
+    Args:
+        awaited: records what is waited for.
+    """
+    awaits = (awaited or Awaited()).awaits
+    tasks: list[asyncio.Task[Any]] = []
+
+    def begin(name: str, check: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        tasks.append(task := asyncio.create_task(awaits(name, check)))
+        return task
+
     async with AsyncExitStack() as open_:
-        meeting = asyncio.create_task(_bus(endpoints.nats, open_))
-        found = await _database(endpoints)
+        open_.push_async_callback(lambda: cancel_and_wait(*tasks))
+        reached, meeting = begin("Postgres", _database(endpoints)), begin("NATS", _bus(endpoints.nats, open_))
+        asked = begin("the status of the services", _statuses(endpoints))
+        disks = begin("the disk", about_disks(folder))
+        found = await reached
         about_bus, received = await meeting
         found += about_bus
-        statuses = await _statuses(endpoints)
-        found += [*check_services.about_unreachable(statuses), *about_rejected(statuses, logins())]
+        of_log: list[asyncio.Task[list[Finding]]] = []
         if all(one.severity != "error" or one.area not in {"postgres", "credentials"} for one in found):
-            of_log = await _log(endpoints, has_bus=received is not None)
-            found += await _writers(endpoints, received, statuses)  # last: beacons arrive meanwhile
-            found += of_log
-            found += await _disk_by_size(endpoints)
-    found += await about_disks(folder)
+            of_log = [
+                begin("beacons of the writers", _writers(endpoints, received, asked)),
+                begin("the log", _log(endpoints)),
+                begin("the gateway", _gateway(endpoints, has_bus=received is not None)),
+                begin("the size of the log", _disk_by_size(endpoints)),
+            ]
+        statuses = await asked
+        found += [*check_services.about_unreachable(statuses), *about_rejected(statuses, logins())]
+        for task in of_log:
+            found += await task
+        found += await disks
     return one_for_each_outage(found)
 
 
 async def _database(endpoints: Endpoints) -> list[Finding]:
     found: list[Finding] = []
-    async with _check("postgres", found), opened(endpoints.postgres) as database:
+    async with _check("postgres", found), opened(endpoints.postgres) as database, asyncio.timeout(ANSWER_S):
         seen = await server_check.look(database)
         found += check_postgres.about_server(seen, endpoints.postgres)
         found.append(check_postgres.about_clock(seen))
@@ -152,7 +175,9 @@ async def _statuses(endpoints: Endpoints) -> Statuses:
         return await read_statuses(session, endpoints.services)
 
 
-async def _writers(endpoints: Endpoints, received: ReceivedAnnouncements | None, statuses: Statuses) -> list[Finding]:
+async def _writers(
+    endpoints: Endpoints, received: ReceivedAnnouncements | None, asked: Awaitable[Statuses]
+) -> list[Finding]:
     """Checks the leader of each context by its beacons. A leader whose status shows that it announces needs none."""
     found: list[Finding] = []
     async with _check("services", found), opened(endpoints.postgres) as database:
@@ -160,6 +185,7 @@ async def _writers(endpoints: Endpoints, received: ReceivedAnnouncements | None,
         writers = {context: await writer_of(database, context) for context in await reader.contexts()}
         if received is None:
             return list(check_services.about_writers(writers, None))
+        statuses = await asked
         announcing = check_services.announcing(writers, statuses)
         epochs = {
             name: one.record.event.epoch
@@ -173,7 +199,7 @@ async def _writers(endpoints: Endpoints, received: ReceivedAnnouncements | None,
     return found
 
 
-async def _log(endpoints: Endpoints, *, has_bus: bool) -> list[Finding]:
+async def _log(endpoints: Endpoints) -> list[Finding]:
     """Checks the followers of the log, and what is recorded in it."""
     found: list[Finding] = []
     async with _check("postgres", found), opened(endpoints.postgres) as database:
@@ -204,8 +230,6 @@ async def _log(endpoints: Endpoints, *, has_bus: bool) -> list[Finding]:
             refusals = await newest(database, "cluster", [SecondSystemRefused])
             found += about_rejected_writes(await rejected_writes(database))
             found += about_second_systems(identified, refusals, writers.get("cluster"), time.time_ns())
-        async with _check("rbac", found):
-            found += await _permissions(database, endpoints.nats if has_bus else "")
         async with _check("credentials", found):
             refused = await newest(database, "cluster", [IntentRefused], REFUSALS)
             since_ns = time.time_ns() - REFUSED_WITHIN_NS
@@ -225,40 +249,53 @@ async def _log(endpoints: Endpoints, *, has_bus: bool) -> list[Finding]:
     return found
 
 
-async def _permissions(database: Database, nats: str) -> list[Finding]:
-    writer = await writer_of(database, "cluster")
-    if writer is None:
-        return []
-    if is_simulators(writer):
-        return [Finding("note", "rbac", "the cluster is simulated: there is nothing to be permitted")]
+async def _gateway(endpoints: Endpoints, *, has_bus: bool) -> list[Finding]:
+    """Checks what the gateway's account may do, which lists it believes, and its evictions, by its own account."""
     found: list[Finding] = []
-    answered: Permissions | None = None
-    if nats:
-        try:
-            answered = await _gateway_permissions(nats)
-            found += check_cluster.about_permissions(answered)
-            async with _check("cluster", found):
-                found += check_cluster.about_lists(await request_lists(nats, SHORT_LISTS))
-            async with _check("evictions", found):
-                found += check_cluster.about_evictions(await request_evictions(nats, EvictionCommand("status")))
-        except NotPermitted as error:
-            found.append(Finding("warning", "credentials", str(error), _OPERATOR))
-        except NoResponse:
-            what = f"the gateway did not answer within {ANSWER_S:g} s, so what its account may do is not known"
-            found.append(
-                Finding("warning", "rbac", what, "see that it runs; `koord top` shows its state, its log says more")
-            )
-    refusals = await newest(database, "cluster", [MissingPermission], REFUSALS)
-    return [*found, *check_cluster.about_refusals(refusals, answered)]
+    async with _check("rbac", found), opened(endpoints.postgres) as database:
+        writer = await writer_of(database, "cluster")
+        if writer is None:
+            return []
+        if is_simulators(writer):
+            return [Finding("note", "rbac", "the cluster is simulated: there is nothing to be permitted")]
+        answered = await _gateway_answers(endpoints.nats, found) if has_bus else None
+        refusals = await newest(database, "cluster", [MissingPermission], REFUSALS)
+        found += check_cluster.about_refusals(refusals, answered)
+    return found
 
 
-async def _gateway_permissions(nats: str) -> Permissions:
+async def _gateway_answers(nats: str, found: list[Finding]) -> Permissions | None:
+    """Requests all three at once, and adds what is found; returns what its account may do, None without a response."""
+    payloads = {SUBJECT: b"", SHORT_LISTS: b"", EVICTIONS: msgspec.json.encode(EvictionCommand("status"))}
     bus = bus_of(nats, "koord doctor")
     await bus.start()
     try:
-        return msgspec.json.decode(await bus.request(SUBJECT, b"", deadline_s=ANSWER_S), type=Permissions)
+        requests = (bus.request(subject, data, deadline_s=ANSWER_S) for subject, data in payloads.items())
+        permissions, lists, evictions = await asyncio.gather(*requests, return_exceptions=True)
     finally:
         await bus.close()
+    answered: Permissions | None = None
+    if isinstance(permissions, bytes):
+        answered = msgspec.json.decode(permissions, type=Permissions)
+        found += check_cluster.about_permissions(answered)
+    if isinstance(lists, bytes):
+        found += check_cluster.about_lists(msgspec.json.decode(lists, type=GatewayLists))
+    if isinstance(evictions, bytes):
+        found += check_cluster.about_evictions(msgspec.json.decode(evictions, type=EvictionStatus))
+    missing = {
+        "what its account may do": permissions, "which lists it believes": lists, "which evictions wait": evictions
+    }  # fmt: skip
+    for error in (one for one in missing.values() if isinstance(one, NotPermitted)):
+        found.append(Finding("warning", "credentials", str(error), _OPERATOR))
+    if unknown := [name for name, one in missing.items() if isinstance(one, NoResponse)]:
+        verb = "is" if len(unknown) == 1 else "are"
+        what = f"the gateway did not answer within {ANSWER_S:g} s, so {', '.join(unknown)} {verb} not known"
+        remedy = "see that it runs; `koord top` shows its state, its log says more"
+        found.append(Finding("warning", "rbac", what, remedy))
+    for other in missing.values():
+        if isinstance(other, BaseException) and not isinstance(other, (NotPermitted, NoResponse)):
+            raise other
+    return answered
 
 
 async def about_disks(folder: Path) -> list[Finding]:
@@ -303,6 +340,6 @@ async def _check(area: str, found: list[Finding]) -> AsyncIterator[None]:
     except DatabaseDenied as error:
         found.append(Finding("error" if area == "postgres" else "warning", "credentials", str(error), _OPERATOR))
     except DatabaseUnreachable as error:
-        found.append(Finding("error", "postgres", error.what, error.remedy))
+        found.append(OutageFinding("error", "postgres", error.what, error.remedy, server=POSTGRES))
     except KoordError as error:
         found.append(Finding("error", area, str(error), "see `koord events` and the service's log"))

@@ -4,13 +4,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from cli.doctor.finding import Finding
-from cli.doctor.one_outage import API_SERVER, OutageFinding
+from cli.doctor.one_outage import API_SERVER, POSTGRES, OutageFinding
 from cli.terminal.durations import age
 from shared.events.log import WriterStarted
+from shared.kube.instants import SECOND, instant_text
 from shared.log.admin.followers import Parked
 from shared.log.admin.lag import Behind
 from shared.log.admin.newest_events import Found
 from shared.log.admin.server_check import ContextSize
+from shared.log.unusable_database import OF_A_HANG
 from shared.runtime.status import DISK_LOW, DISK_VERY_LOW, Status
 from shared.unreachable import Unreachable
 
@@ -130,6 +132,13 @@ def about_unreachable(statuses: Mapping[str, Status | None]) -> Iterator[Finding
     for found in by_server.values():
         _, first = min(found, key=lambda each: each[1].since_ns)
         names = ", ".join(name for name, _ in found)
+        if POSTGRES in first.server:
+            what, follows = (
+                f"{names} {first}",
+                f"since {instant_text(first.since_ns // SECOND * SECOND)} {names} wait{'s' if len(found) == 1 else ''} for it",
+            )
+            yield OutageFinding("error", "services", what, OF_A_HANG, server=POSTGRES, follows=follows)
+            continue
         remedy = "see that it runs, and what lies between: contact is tried again and again, without a restart"
         server = API_SERVER if API_SERVER in first.server else first.server
         yield OutageFinding("error", "services", f"{names} {first}", remedy, server=server)

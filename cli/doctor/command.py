@@ -10,6 +10,7 @@ import click
 from cli.doctor.all_checks import examine
 from cli.doctor.finding import SEVERITIES, Finding
 from cli.supervisor.system_folder import find_endpoints
+from cli.terminal.awaited import Awaited, shown
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, broken, show, show_lines
 from shared.errors import KoordError
@@ -31,7 +32,7 @@ def doctor(*, verbose: bool, output: Format, folder: Path) -> None:
     Looks at the servers, this login, the services and how far they are behind, their configuration, the gateway's
     permissions, the clocks, the disk and the node agents. The exit code is 1 when something does not work.
     """
-    found = asyncio.run(examine(find_endpoints(folder), folder))
+    found = asyncio.run(_found(folder))
     found.sort(key=lambda one: SEVERITIES.index(one.severity))
     if output == "table":
         _print(found, verbose=verbose)
@@ -39,6 +40,12 @@ def doctor(*, verbose: bool, output: Format, folder: Path) -> None:
         show(found, output)
     if errors := sum(one.severity == "error" for one in found):
         raise Ill(f"{errors} error{'s' if errors > 1 else ''} found")
+
+
+async def _found(folder: Path) -> list[Finding]:
+    awaited = Awaited()
+    async with shown(awaited):
+        return await examine(find_endpoints(folder), folder, awaited)
 
 
 def _print(found: Sequence[Finding], *, verbose: bool) -> None:

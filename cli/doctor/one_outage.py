@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from cli.doctor.finding import Finding
 
 API_SERVER = "API server"
+POSTGRES = "Postgres"
 
 
 class OutageFinding(Finding, frozen=True, kw_only=True):

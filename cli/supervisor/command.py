@@ -2,7 +2,9 @@
 
 import asyncio
 import os
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,11 +17,13 @@ from cli.supervisor.audit_key import with_audit
 from cli.supervisor.cluster_folder import folder_of, refuse_managed_cluster
 from cli.supervisor.endpoints import Endpoints
 from cli.supervisor.login_environment import node_of
+from cli.supervisor.server_notes import ServerNotes
 from cli.supervisor.signals import Interrupts
 from cli.supervisor.status_view import View
 from cli.supervisor.supervisor import Spec, Supervisor, Unit
 from cli.supervisor.system_folder import DEFAULT, announced, holds_system, taken
 from cli.supervisor.system_servers import Servers
+from cli.terminal.awaited import Awaited, shown
 from cli.terminal.durations import second
 from cli.terminal.output import show_text
 from shared.errors import KoordError
@@ -87,13 +91,19 @@ def up(
         raise click.UsageError("--shadow needs --kubeconfig: it runs beside the scheduler of a cluster")
     specs = shadowed(specs_for(kubeconfig, chosen), shadow=shadow, scheduler=shadow_scheduler)
     check_settings((spec.service for spec in specs), os.environ)
-    system = asyncio.run(folder_of(folder, kubeconfig))
+    system = asyncio.run(_folder(folder, kubeconfig))
     if not kubeconfig and NODES in os.environ and (system / "postgres" / "data").is_dir():
         show_text(f"koord: {NODES} is of a new cluster; the one in {system} keeps its nodes", err=True)
     if kubeconfig and any(spec.service == "gateway" for spec in specs) and not (shadow or _has_log(system)):
         asyncio.run(refuse_managed_cluster(str(kubeconfig.absolute())))
     with taken(system, patience_s=READERS_S):
         asyncio.run(_up(specs, system.absolute(), log_level))
+
+
+async def _folder(folder: Path, kubeconfig: Path | None) -> Path:
+    awaited = Awaited()
+    async with shown(awaited):
+        return await awaited.awaits("the API server", folder_of(folder, kubeconfig))
 
 
 def _has_log(system: Path) -> bool:
@@ -152,8 +162,7 @@ async def _up(specs: list[Spec], folder: Path, log_level: str) -> None:
     if words := shadow_words(specs):
         click.echo(f"  {words}", err=True)
     with Interrupts() as interrupts:
-        nodes = {node_of(spec.env, os.environ) for spec in specs if spec.service in AGENTS}
-        async with Servers(folder, nodes=sorted(filter(None, nodes))) as servers:
+        async with _servers(specs, folder) as servers:
             endpoints = servers.endpoints
             click.echo(_command_hint(endpoints), err=True)
             if any(spec.service == "scheduler" for spec in specs) and first_compilation.is_due(os.environ):
@@ -162,18 +171,15 @@ async def _up(specs: list[Spec], folder: Path, log_level: str) -> None:
                 with_audit(specs, folder), endpoints, folder, log_level=log_level, env=servers.disk_settings
             )
             pages = {name: unit.http for name, unit in supervisor.units.items()}
+            notes = ServerNotes(servers, folder)
             with announced(folder, replace(endpoints, services=pages)), View(supervisor.units.values()) as view:
                 await supervisor.start()
                 while not interrupts.first.is_set():
                     view.update()
                     await supervisor.changed(timeout_s=1)
                     refuse_wrong_cluster(supervisor.units.values())
-                    failed = set(servers.failing)
-                    for name in await servers.mend():
-                        at = second(datetime.now(UTC))
-                        view.note(f"{at} {name} ended and was started again; its log is in {folder / name}")
-                    for name in servers.failing.keys() - failed:
-                        view.note(_not_started(name, servers.failing[name].why))
+                    for note in await notes.mend(supervisor.units.values()):
+                        view.note(note)
                 stopping = asyncio.create_task(supervisor.stop())
                 hurry = asyncio.create_task(interrupts.second.wait())
                 while not stopping.done():
@@ -184,6 +190,23 @@ async def _up(specs: list[Spec], folder: Path, log_level: str) -> None:
                 hurry.cancel()
                 await stopping
                 view.update()
+
+
+@asynccontextmanager
+async def _servers(specs: list[Spec], folder: Path) -> AsyncIterator[Servers]:
+    """Starts the servers, and shows which of them starts."""
+    nodes = {node_of(spec.env, os.environ) for spec in specs if spec.service in AGENTS}
+    awaited = Awaited(None if sys.stderr.isatty() else _starting)
+    async with AsyncExitStack() as running:
+        async with shown(awaited, ""):
+            servers = Servers(folder, nodes=sorted(filter(None, nodes)), awaited=awaited)
+            await running.enter_async_context(servers)
+        yield servers
+
+
+def _starting(name: str) -> None:
+    """Prints what is started, where there is no terminal."""
+    click.echo(f"{second(datetime.now(UTC))} {name}", err=True)
 
 
 def refuse_wrong_cluster(units: Iterable[Unit]) -> None:
@@ -197,10 +220,6 @@ def refuse_wrong_cluster(units: Iterable[Unit]) -> None:
         name, _, text = unit.why.partition(": ")
         if name in (WrongCluster.__name__, ClusterTaken.__name__):
             raise KoordError(text)
-
-
-def _not_started(name: str, why: str) -> str:
-    return f"{name} ended and does not start; it is tried again until it does. `koord doctor` names a full disk. {why}"
 
 
 def _command_hint(endpoints: Endpoints) -> str:

@@ -16,6 +16,7 @@ from cli.service_list import SERVICES, contexts, metrics_shards
 from cli.supervisor.endpoints import Endpoints
 from cli.supervisor.restart_backoff import next_delay
 from cli.supervisor.system_folder import wal_on_another_disk
+from cli.terminal.awaited import Awaited
 from shared.errors import KoordError
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 CREDENTIALS = "KOORD_CREDENTIALS"
 """The folder of `koord credentials init`, for servers that are not our own."""
+TABLES = "making the tables of the log"
 
 
 class Failing(NamedTuple):
@@ -51,13 +53,17 @@ class Servers:
         failing: name -> why a server that ended does not start again.
     """
 
-    def __init__(self, directory: Path, *, nodes: Sequence[str] = (), alone: bool = False) -> None:
+    def __init__(
+        self, directory: Path, *, nodes: Sequence[str] = (), alone: bool = False, awaited: Awaited | None = None
+    ) -> None:
         """Prepares the servers.
 
         Args:
             nodes: nodes whose agents get a login.
             alone: whether all servers are our own, whatever the environment names.
+            awaited: records what is being started.
         """
+        self._during = (awaited or Awaited()).during
         self.directory = directory
         self.endpoints = Endpoints("", "")
         self.own: dict[str, EmbeddedNats | EmbeddedPostgres] = {}
@@ -80,6 +86,11 @@ class Servers:
         if not given.get("KOORD_WAL_DISK_PATH") and (wal := wal_on_another_disk(folder)) is not None:
             found["KOORD_WAL_DISK_PATH"] = str(wal)
         return found
+
+    @property
+    def postgres_pid(self) -> int | None:
+        """Returns the process id of a Postgres of our own while it exists."""
+        return self._postgres.pid if self._postgres else None
 
     async def mend(self) -> list[str]:
         """Starts those of our own that have ended again, on their ports and with their data; returns their names.
@@ -140,7 +151,8 @@ class Servers:
 
         owner = env_file(folder, OWNER)
         if owner.exists():
-            await migrate_to_this_release(read_env(owner)["KOORD_POSTGRES"])
+            with self._during(TABLES):
+                await migrate_to_this_release(read_env(owner)["KOORD_POSTGRES"])
         found = read_env(env_file(folder, OPERATOR))
         self.endpoints = Endpoints(found["KOORD_POSTGRES"], found["KOORD_NATS"], os.getpid(), credentials=str(folder))
 
@@ -148,7 +160,8 @@ class Servers:
         postgres, nats = self._environment.get("KOORD_POSTGRES", ""), self._environment.get("KOORD_NATS", "")
         mqtt = self._environment.get("KOORD_MQTT", "")
         if postgres and nats:
-            await migrate_to_this_release(postgres)
+            with self._during(TABLES):
+                await migrate_to_this_release(postgres)
             self.endpoints = Endpoints(postgres, nats, os.getpid(), mqtt)
             return
         from cli.credentials.local_logins import Access
@@ -159,16 +172,21 @@ class Servers:
             from cli.embedded.postgres import EmbeddedPostgres
 
             self._postgres = EmbeddedPostgres(self.directory / "postgres")
-            self.own["postgres"] = await opening.enter_async_context(self._postgres)
+            made = "" if (self._postgres.data / "PG_VERSION").exists() else " (its data folder is made first)"
+            with self._during(f"starting Postgres{made}"):
+                self.own["postgres"] = await opening.enter_async_context(self._postgres)
         if not nats:
             from cli.embedded.nats import EmbeddedNats
 
             self._nats = EmbeddedNats(self.directory / "nats")
             self._nats.users = self._access.users()
-            self.own["nats"] = await opening.enter_async_context(self._nats)
+            with self._during("starting NATS"):
+                self.own["nats"] = await opening.enter_async_context(self._nats)
         if self._postgres:
-            await self._access.make_roles(self._postgres.url)
-        await migrate_to_this_release(self._postgres.url if self._postgres else postgres)
+            with self._during("making the logins of the services"):
+                await self._access.make_roles(self._postgres.url)
+        with self._during(TABLES):
+            await migrate_to_this_release(self._postgres.url if self._postgres else postgres)
         self._write()
 
     def _write(self) -> None:

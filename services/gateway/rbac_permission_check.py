@@ -24,6 +24,8 @@ from shared.kube.rbac_permissions import Permissions, Rule
 from shared.runtime.service import Runtime
 
 CONCURRENT_REVIEWS = 16
+FIRST_S = 3.0
+"""Seconds within which the API server answers the first request, or counts as one that does not: an operator waits."""
 SHARED_S = 2.0
 """Age up to which a result answers further requests."""
 
@@ -135,7 +137,7 @@ async def _server_version(settings: GatewaySettings) -> tuple[str, str, float]:
         async with connections.session.get(
             URL(f"{connections.host}/version"),
             headers=await connections.headers(),
-            timeout=aiohttp.ClientTimeout(total=settings.timeout_s),
+            timeout=aiohttp.ClientTimeout(total=min(settings.timeout_s, FIRST_S)),
             server_hostname=connections.server_hostname,
         ) as response:
             answered = time.time()

@@ -17,7 +17,6 @@ from shared.errors import KoordError
 from shared.log.database import FAILURES
 from shared.log.position import LogRewound, Position
 from shared.log.snapshot import SnapshotFailed
-from shared.log.unusable_database import unusable
 from shared.runtime import health, json_logging, tracing
 from shared.runtime.garbage_collection import collect_seldom
 from shared.runtime.rebuild import watch_rebuilds
@@ -103,10 +102,8 @@ async def serve(runtime: Runtime) -> None:
 
 async def _follow_and_lead(runtime: Runtime) -> None:
     service, follower, writer = runtime.service, runtime.follower, runtime.writer
-    try:
-        await runtime.store.check_readers(service.writes, [kind.type_name() for kind in service.emits])
-    except FAILURES as error:  # of the first statement: the address may be wrong
-        raise unusable(runtime.environment.postgres, error) from error
+    emitted = [kind.type_name() for kind in service.emits]
+    await runtime.database_contact.responds(lambda: runtime.store.check_readers(service.writes, emitted))
     runtime.phase = "following"
     gc.disable()
     try:

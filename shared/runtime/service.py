@@ -28,6 +28,7 @@ from shared.log.writer import LogWriter
 from shared.rejected_messages import RejectionRecord
 from shared.runtime import sharding, tracing
 from shared.runtime.adapters import PRODUCTION, Adapters
+from shared.runtime.database_contact import DatabaseContact
 from shared.runtime.health import Metrics
 from shared.runtime.manifest import Manifest
 from shared.runtime.retention_settings import Retention, RetentionSettings
@@ -160,6 +161,7 @@ class Runtime:
         self.draining = asyncio.Event()
         self.metrics = Metrics()
         self.database = adapters.database(environment.postgres, application=f"koord {service.name}")
+        self.database_contact = DatabaseContact(environment.postgres)
         self.log = adapters.reader(self.database)
         self.store = adapters.store(self.database, service.name)
         self.bus = adapters.bus(
@@ -269,6 +271,8 @@ class Runtime:
         )
 
     def _unreachable(self) -> Iterator[Unreachable]:
+        if (database := self.database_contact.unreachable) is not None:
+            yield database
         if (bus := self.bus.unreachable) is not None:
             yield bus
         for found in self.unreachable_servers:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -54,7 +55,9 @@ from shared.log.service_store import ServiceStore
 from shared.runtime import health
 from shared.runtime.health import Metrics
 from shared.runtime.status import Status
+from shared.unreachable import Unreachable
 from tests.integration.cli.installation import SECOND, Installation
+from tests.support.terminal import CTRL_C, Terminal
 
 NOBODY = "nats://127.0.0.1:1"
 
@@ -157,6 +160,36 @@ def test_servers_that_are_away_are_errors_with_a_remedy_and_exit_code_1() -> Non
     assert "ERROR nats: NATS at nats://127.0.0.1:1 cannot be reached" in result.stdout
     assert result.stderr == "koord: 2 errors found\n"
     assert "secret" not in result.output
+
+
+def test_on_a_terminal_the_doctor_shows_what_it_waits_for() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:  # accepts into its backlog, and never answers
+        place = f"127.0.0.1:{listening.getsockname()[1]}"
+        env = {"KOORD_POSTGRES": f"postgresql://ada@{place}/koord", "KOORD_NATS": f"nats://{place}"}
+        with Terminal(["doctor"], env) as terminal:
+            terminal.wait_for(r"\d s: waiting for Postgres, NATS")
+            terminal.press(CTRL_C)
+            terminal.wait_for_end()
+
+
+async def test_a_postgres_that_hangs_is_one_finding_with_the_services_that_wait_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cli.doctor.all_checks.ANSWER_S", 0.3)
+    since = 1_800_000_000 * SECOND
+    waits = Status(
+        "scheduler", "starting", 0, 0, 0.0, 0, {}, bus=True, unreachable=(Unreachable("Postgres at x", since, "-"),)
+    )
+    address = f"127.0.0.1:{free_port()}"
+    pages = await health.serve(address, lambda: waits, Metrics())
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        postgres = f"postgresql://ada@127.0.0.1:{listening.getsockname()[1]}/koord"
+        began = time.monotonic()
+        found = the(await examine(Endpoints(postgres, NOBODY, services={"scheduler": address}), tmp_path), "postgres")
+    await pages.cleanup()
+    assert time.monotonic() - began < 2
+    assert found.what.endswith("no response in time; since 2027-01-15T08:00:00Z scheduler waits for it")
+    assert "a process that hangs is to be ended" in found.do
 
 
 async def test_a_database_that_was_never_migrated(

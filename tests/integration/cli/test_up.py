@@ -10,6 +10,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.error import HTTPError
 
 import pytest
 
@@ -65,8 +66,15 @@ def test_a_second_ctrl_c_does_not_wait_for_a_service_that_hangs(folder: Path) ->
 
 def test_without_a_terminal_each_change_is_a_line(folder: Path) -> None:
     command = [sys.executable, "-m", "cli", "up", "--dir", str(folder), "--service", "simulator"]
-    with subprocess.Popen(command, env={**os.environ, **ENV}, stdout=subprocess.PIPE, text=True) as running:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, env={**os.environ, **ENV}, text=True, **pipes) as running:
         assert running.stdout
+        assert running.stderr
+        begun = [running.stderr.readline()]
+        while not begun[-1].endswith("making the tables of the log\n"):
+            begun.append(running.stderr.readline())
+            assert begun[-1], begun
+        assert [line.split()[-1] for line in begun[-4:-2]] == ["Postgres", "NATS"]
         lines = [running.stdout.readline()]
         while lines[-1] and " leading" not in lines[-1]:
             lines.append(running.stdout.readline())
@@ -125,6 +133,20 @@ def test_a_server_that_does_not_respond_is_shown_since_when_until_it_does(folder
         assert re.search(f"ERROR services: simulator {away}", run("doctor"))
         nats.resume()
         wait_until(lambda: run("top", "--once"), holds=lambda shown: "cannot reach" not in shown)
+        first = postmaster_of(folder)
+        postgres = [first, *first.children()]
+        for process in postgres:
+            process.suspend()
+        service(folder, "simulator").kill()  # which it would notice by itself after some seconds
+        terminal.wait_for(r"simulator +starting +.*cannot reach")
+        terminal.wait_for(rf"Postgres \(process {first.pid}\) does not\s+respond since [^,]+, and 1 services? wait")
+        with pytest.raises(HTTPError) as unready:
+            urllib.request.urlopen(f"http://{address}/readyz")
+        away = r"cannot reach Postgres at 127.0.0.1:\d+ since [-\dT:]+Z: no response in time"
+        assert re.search(rf"\Astarting\n(.*\n)*{away}", unready.value.read().decode())
+        for process in postgres:
+            process.resume()
+        terminal.wait_for(r"simulator +leading +\d+ +\d+ +\d+ +1 ")
         terminal.press(CTRL_C)
         terminal.wait_for_end()
 

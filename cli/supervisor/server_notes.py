@@ -1,0 +1,59 @@
+"""What `koord up` prints about the servers that it started itself: one that ended, that does not start, or that hangs."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cli.supervisor.supervisor import Unit
+from cli.supervisor.system_servers import Servers
+from cli.terminal.durations import second
+from shared.kube.instants import SECOND, instant_text
+
+
+class ServerNotes:
+    """The notes of one run; each is printed once."""
+
+    def __init__(self, servers: Servers, folder: Path) -> None:
+        self._servers = servers
+        self._folder = folder
+        self._hangs = False
+
+    async def mend(self, units: Iterable[Unit]) -> list[str]:
+        """Starts servers that ended again; returns the notes that are new.
+
+        Args:
+            units: the services, which notice a server that does not respond.
+        """
+        failed = set(self._servers.failing)
+        at = second(datetime.now(UTC))
+        notes = [
+            f"{at} {name} ended and was started again; its log is in {self._folder / name}"
+            for name in await self._servers.mend()
+        ]
+        notes += [_not_started(name, self._servers.failing[name].why) for name in self._servers.failing.keys() - failed]
+        hangs = "" if self._servers.failing else hang_of_postgres(units, self._servers.postgres_pid)
+        if hangs and not self._hangs:
+            notes.append(f"{at} {hangs}")
+        self._hangs = bool(hangs)
+        return notes
+
+
+def hang_of_postgres(units: Iterable[Unit], pid: int | None) -> str:
+    """Returns that Postgres does not respond, since when, and what to do; empty where it does.
+
+    Args:
+        pid: of a Postgres of our own while its process exists.
+    """
+    statuses = [unit.status for unit in units if unit.status is not None]
+    away = [each for status in statuses for each in status.unreachable if each.server.startswith("Postgres")]
+    if not away or pid is None:
+        return ""
+    since = instant_text(min(each.since_ns for each in away) // SECOND * SECOND)
+    return (
+        f"Postgres (process {pid}) does not respond since {since}, and {len(away)} services wait for it: "
+        f"`kill -9 {pid}`, and it is started again"
+    )
+
+
+def _not_started(name: str, why: str) -> str:
+    return f"{name} ended and does not start; it is tried again until it does. `koord doctor` names a full disk. {why}"
