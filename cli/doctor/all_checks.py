@@ -103,7 +103,7 @@ async def examine(endpoints: Endpoints, folder: Path, awaited: Awaited | None = 
     async with AsyncExitStack() as open_:
         open_.push_async_callback(lambda: cancel_and_wait(*tasks))
         reached, meeting = begin("Postgres", _database(endpoints)), begin("NATS", _bus(endpoints.nats, open_))
-        asked = begin("the status of the services", _statuses(endpoints))
+        requested = begin("the status of the services", _statuses(endpoints))
         disks = begin("the disk", about_disks(folder))
         found = await reached
         about_bus, received = await meeting
@@ -111,12 +111,12 @@ async def examine(endpoints: Endpoints, folder: Path, awaited: Awaited | None = 
         of_log: list[asyncio.Task[list[Finding]]] = []
         if all(one.severity != "error" or one.area not in {"postgres", "credentials"} for one in found):
             of_log = [
-                begin("beacons of the writers", _writers(endpoints, received, asked)),
+                begin("beacons of the writers", _writers(endpoints, received, requested)),
                 begin("the log", _log(endpoints)),
                 begin("the gateway", _gateway(endpoints, has_bus=received is not None)),
                 begin("the size of the log", _disk_by_size(endpoints)),
             ]
-        statuses = await asked
+        statuses = await requested
         found += [*check_services.about_unreachable(statuses), *about_rejected(statuses, logins())]
         for task in of_log:
             found += await task
@@ -176,7 +176,7 @@ async def _statuses(endpoints: Endpoints) -> Statuses:
 
 
 async def _writers(
-    endpoints: Endpoints, received: ReceivedAnnouncements | None, asked: Awaitable[Statuses]
+    endpoints: Endpoints, received: ReceivedAnnouncements | None, requested: Awaitable[Statuses]
 ) -> list[Finding]:
     """Checks the leader of each context by its beacons. A leader whose status shows that it announces needs none."""
     found: list[Finding] = []
@@ -185,7 +185,7 @@ async def _writers(
         writers = {context: await writer_of(database, context) for context in await reader.contexts()}
         if received is None:
             return list(check_services.about_writers(writers, None))
-        statuses = await asked
+        statuses = await requested
         announcing = check_services.announcing(writers, statuses)
         epochs = {
             name: one.record.event.epoch

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from cli.node.agent_actions import actions_of
 from cli.node.drains_of_node import drains_of
+from cli.node.high_load_that_stays import unrelieved_lines
 from cli.node.ignored_reports import ignored_reports_of
 from cli.node.overcommitment_in_force import overcommitment_of
 from cli.node.usage_reports import UsageReport, usage_reports
@@ -63,6 +64,7 @@ class NodeFacts(NamedTuple):
         overcommitment: whether it is on for the node.
         simulated: the cluster has no kubectl.
         drains: newest requests and ends of its drains, oldest first.
+        unrelieved: lines of the descheduler's plugins that move no pod from it, although its load is high.
     """
 
     name: str
@@ -82,6 +84,7 @@ class NodeFacts(NamedTuple):
     overcommitment: str = ""
     simulated: bool = False
     drains: tuple[RecordedEvent, ...] = ()
+    unrelieved: tuple[str, ...] = ()
 
 
 async def node_facts(log: LogReader, name: str) -> NodeFacts:
@@ -119,6 +122,7 @@ async def node_facts(log: LogReader, name: str) -> NodeFacts:
         await overcommitment_of(log.database, view.nodes[name].node.metadata),
         await is_simulated(log.database),
         await drains_of(log, name),
+        await unrelieved_lines(log, name),
     )
 
 

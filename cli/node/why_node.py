@@ -70,7 +70,8 @@ class NodeAnswer(msgspec.Struct, frozen=True):
             counts them, with what Reservations hold.
         waiting: pods without a node, in the whole cluster; waiting_reservations: Reservations without one.
         batch: why batch and mid resources are what they are.
-        evictions: pods of the node whose eviction waits, and requests of its agent.
+        evictions: why the descheduler moves no pod from it, where its load is high; pods of the node whose eviction
+            waits, and requests of its agent.
         unknown: what the log does not have.
         steps: recorded events, oldest first.
         ignored: annotations that cannot be read, each with what counts instead.
@@ -303,6 +304,7 @@ def _batch(facts: NodeFacts) -> Iterator[str]:
 
 
 def _evictions(facts: NodeFacts) -> Iterator[str]:
+    yield from facts.unrelieved
     for pod, record in sorted(facts.evictions.items()):
         if isinstance(record.event, EvictionPaused):
             at = f"{instant_of(record.at_ns)} ({record.context}/{record.seq})"

@@ -1,4 +1,4 @@
-"""What `koord up` prints about the servers that it started itself: one that ended, that does not start, or that hangs."""
+"""The notes of `koord up` about the servers that it started itself: one that ended, that does not start, or that hangs."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -49,8 +49,9 @@ def hang_of_postgres(units: Iterable[Unit], pid: int | None) -> str:
     if not away or pid is None:
         return ""
     since = instant_text(min(each.since_ns for each in away) // SECOND * SECOND)
+    waiting = "1 service waits" if len(away) == 1 else f"{len(away)} services wait"
     return (
-        f"Postgres (process {pid}) does not respond since {since}, and {len(away)} services wait for it: "
+        f"Postgres (process {pid}) does not respond since {since}, and {waiting} for it: "
         f"`kill -9 {pid}`, and it is started again"
     )
 

@@ -1,4 +1,4 @@
-"""What a command waits for at the moment, as a line on a terminal: a server that starts, or that does not respond."""
+"""A line on a terminal that names what a command waits for: a server that starts, or that does not respond."""
 
 import asyncio
 import shutil

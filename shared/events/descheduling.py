@@ -38,6 +38,7 @@ class AnomaliesObserved(Event, frozen=True, tag="koord.descheduling.AnomaliesObs
         of: profile and plugin, as `koord-descheduler/LowNodeLoad`.
         node, prod: node -> detector of its usage, and of that of its prod pods; a node that was never high, or not for
             long, has none.
+        unrelieved: node of high usage -> why no pod leaves it, in words.
     """
 
     KEY: ClassVar[str] = "of"
@@ -45,6 +46,7 @@ class AnomaliesObserved(Event, frozen=True, tag="koord.descheduling.AnomaliesObs
     of: str
     node: dict[str, DetectorRecord] = msgspec.field(default_factory=dict)
     prod: dict[str, DetectorRecord] = msgspec.field(default_factory=dict)
+    unrelieved: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class Cause(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -15,7 +15,7 @@ RETRY_S = 1.0
 
 
 class DatabaseContact:
-    """Whether the log's database responds to a process that starts.
+    """The contact of a process that starts with the log's database.
 
     Attributes:
         unreachable: the silence at the moment, which began with the first statement; None while the server responds.

@@ -1,4 +1,4 @@
-"""LowNodeLoad as a plugin of a cycle: its records are the anomaly detectors of nodes."""
+"""LowNodeLoad as a plugin of a cycle: its records are the anomaly detectors of nodes, and the nodes that no pod leaves."""
 
 from collections.abc import Mapping
 
@@ -9,6 +9,7 @@ from services.descheduler.load_aware.balance import BalanceResult, PoolResult, b
 from services.descheduler.load_aware.classification import NodeClass
 from services.descheduler.load_aware.measured_node import Amounts
 from services.descheduler.load_aware.predicted_peaks import at_predicted_peaks
+from services.descheduler.load_aware.unrelieved_nodes import unrelieved_nodes
 from services.descheduler.state.detector_records import NO_RECORDS, DetectorRecords
 from shared.events.descheduling import AnomaliesObserved, Cause, DetectorRecord
 
@@ -23,8 +24,17 @@ def low_node_load(context: CycleContext) -> Findings:
     result = balance(args, nodes, (before, prod_before), context.evictor, context.now_ns)
     if args.paused:
         return Findings()
-    now = AnomaliesObserved(of=context.of, node=_records(result.detectors), prod=_records(result.prod_detectors))
-    is_changed = (before, prod_before) != (result.detectors, result.prod_detectors)
+    now = AnomaliesObserved(
+        of=context.of,
+        node=_records(result.detectors),
+        prod=_records(result.prod_detectors),
+        unrelieved=unrelieved_nodes(args, result, context.evictor),
+    )
+    is_changed = (before, prod_before, records.unrelieved) != (
+        result.detectors,
+        result.prod_detectors,
+        now.unrelieved,
+    )
     measured = {node.name: node.total for node in context.nodes} if args.predicted_peaks else {}
     causes = tuple(cause for pool in result.pools for cause in _causes(pool, measured))
     return Findings(causes, _sources(result), (now,) if is_changed else ())

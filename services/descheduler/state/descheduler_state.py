@@ -86,7 +86,7 @@ class DeschedulerState(OwnDesiredStates):
         cases: eviction cases, and the PodMigrationJobs by which they move pods.
     """
 
-    SCHEMA: ClassVar[int] = 13
+    SCHEMA: ClassVar[int] = 14
 
     def __init__(self) -> None:
         super().__init__()
@@ -172,8 +172,8 @@ class DeschedulerState(OwnDesiredStates):
                 self.config_seq, self.refused_digest, self.config_settings = record.seq, "", settings
             case DeschedulingCycled(cycle=cycle):
                 self.cycle, self.cycled_config_seq = cycle, self.config_seq
-            case AnomaliesObserved(of=of, node=node, prod=prod):
-                self.detectors[of] = DetectorRecords(node, prod)
+            case AnomaliesObserved(of=of, node=node, prod=prod, unrelieved=unrelieved):
+                self.detectors[of] = DetectorRecords(node, prod, unrelieved)
             case ConfigRejected(digest=digest):
                 self.refused_digest = digest
 

@@ -7,10 +7,15 @@ from shared.events.descheduling import DetectorRecord
 
 
 class DetectorRecords(NamedTuple):
-    """The detectors of a plugin: node -> detector of its usage, and of that of its prod pods."""
+    """The detectors of a plugin: node -> detector of its usage, and of that of its prod pods.
+
+    Attributes:
+        unrelieved: node of high usage -> why no pod leaves it.
+    """
 
     node: Mapping[str, DetectorRecord]
     prod: Mapping[str, DetectorRecord]
+    unrelieved: Mapping[str, str] = {}
 
 
 NO_RECORDS = DetectorRecords({}, {})

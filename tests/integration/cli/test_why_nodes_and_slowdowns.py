@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from shared.events import Cause, Draft
 from shared.events.cluster import EvictionPaused
+from shared.events.descheduling import AnomaliesObserved
 from shared.events.intents import EvictionRequested, ObjectDesired
 from shared.events.log import ConfigApplied
 from shared.events.metrics import ClassReported, NodeReported, PodReported, Usage
@@ -109,13 +110,16 @@ async def test_a_node_names_what_keeps_pods_from_it_since_when_and_its_batch_ter
 
 async def test_a_node_that_is_drained_names_the_drain_and_how_to_end_it(log: Log) -> None:
     requested = DrainRequested(node="busy", by="root", reason="new disks")
-    await append(log.url, "descheduling", [Draft(requested)], time.time_ns())
+    hot = AnomaliesObserved(of="p/LowNodeLoad", unrelieved={"busy": "a DaemonSet owns it (2 of 2 pods)"})
+    await append(log.url, "descheduling", [Draft(hot), Draft(requested)], time.time_ns())
     shown = (await run(log, "why", "node", "busy")).stdout
     assert shown.startswith(
         "busy: it takes no new pods: it is cordoned, and the drain by root: new disks goes on (descheduling/"
     )
     assert "    do: `koord drain busy --cancel`, then `kubectl uncordon busy`\n" in shown
     assert "a drain was requested by root: new disks\n" in shown
+    assert "its load is high, and p/LowNodeLoad moves no pod from it, by the cycle of " in shown
+    assert "(descheduling/2): a DaemonSet owns it (2 of 2 pods)\n" in shown
 
 
 async def test_annotations_of_a_node_that_cannot_be_read_are_named_by_why_node_and_by_the_doctor(database: str) -> None:
