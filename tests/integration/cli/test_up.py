@@ -66,8 +66,9 @@ def test_a_second_ctrl_c_does_not_wait_for_a_service_that_hangs(folder: Path) ->
 
 def test_without_a_terminal_each_change_is_a_line(folder: Path) -> None:
     command = [sys.executable, "-m", "cli", "up", "--dir", str(folder), "--service", "simulator"]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, env={**os.environ, **ENV}, text=True, **pipes) as running:
+    with subprocess.Popen(
+        command, env={**os.environ, **ENV}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
         assert running.stdout
         assert running.stderr
         begun = [running.stderr.readline()]
