@@ -56,6 +56,7 @@ COMMANDS: Mapping[str, Entry] = {
     "get": Entry("cli.verbs.get", "get", "List objects and what is known of each, from the log alone."),
     "log": Entry("cli.commands.log_export", "log", "Write logs into files."),
     "migrate": Entry("cli.commands.migrate", "migrate", "Bring the database to this release's schema."),
+    "node": Entry("cli.node.hooks_of_node", "node", "Show what the agent of a node did to its containers."),
     "parity": Entry("cli.parity.command", "parity", "Compare our decisions with upstream's, case by case."),
     "pending": Entry(
         "cli.kinds.waiting_pods",

@@ -31,6 +31,8 @@ from shared.settings import unknown_variables
 if TYPE_CHECKING:
     from aiohttp.web import AppRunner
 
+    from services.node_agent.nri.client import NriClient
+
 log = logging.getLogger(__name__)
 
 HOOK_GATES = (
@@ -95,6 +97,7 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
     devices = NodeDevices(settings, gates, agent.sender, outbox.put)
     collector.gpus = devices.gpus
     pods = _start_qos_manager(agent, settings, slo_informer, gates) if settings.enforce else None
+    client = _hook_client(agent, settings, gates, pods)
     transport = _transport(environment, settings, outbox, slo_informer, pods)
     draining = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -106,7 +109,7 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
     measuring = asyncio.create_task(agent.run(), name="measure")
     sending = asyncio.create_task(transport.run(), name="carry")
     finding = asyncio.create_task(devices.run(), name="devices")
-    hooking = asyncio.create_task(_run_hooks(agent, settings, gates, pods), name="hooks")
+    hooking = asyncio.create_task(_run_hooks(client), name="hooks")
     listing = asyncio.create_task(_serve_pod_resources(settings, gates, pods), name="pod resources")
     drained = asyncio.create_task(draining.wait())
     try:
@@ -159,19 +162,29 @@ def _start_qos_manager(
     return pods
 
 
-async def _run_hooks(
+def _hook_client(
     agent: Agent, settings: AgentSettings, gates: dict[str, bool], pods: NodePodsInformer | None
-) -> None:
-    """Serves the container runtime; waits where no gate needs it."""
-    client = None
+) -> "NriClient | None":
+    """Returns the connection to the container runtime; None where no gate needs it.
+
+    Raises:
+        BadStages: the settings disable a stage that does not exist.
+    """
     if pods is not None and agent.qos_manager is not None and settings.nri and any(gates[name] for name in HOOK_GATES):
         from services.node_agent.nri.node_hooks import nri_client
 
         client = nri_client(settings, gates, pods, agent.qos_manager)
+        if client is not None:
+            agent.more_gauges.append(client.gauges)
+        return client
+    return None
+
+
+async def _run_hooks(client: "NriClient | None") -> None:
+    """Serves the container runtime; waits without a connection."""
     if client is None:
         await asyncio.Event().wait()
         return
-    agent.more_gauges.append(client.gauges)
     await client.run()
 
 

@@ -12,6 +12,7 @@ from shared.agents.decoding import BadMessage, decoded
 from shared.agents.report import MAX_ZONES, Instant, Name, Uid
 
 Text = Annotated[str, Meta(max_length=1024)]
+Reason = Annotated[str, Meta(max_length=256)]
 Note = Annotated[str, Meta(max_length=262_144)]
 Quantity = Annotated[str, Meta(max_length=64)]
 
@@ -96,11 +97,49 @@ class TopologyReported(Action, frozen=True, tag="topologyReported"):
     numa_reservation: Annotated[str, Meta(max_length=63)] = ""
 
 
+MAX_CONTAINERS = 128
+"""Containers in one action at most; an agent with more sends several."""
+
+
+class ContainerHooks(msgspec.Struct, frozen=True):
+    """Records whether the runtime hooks of one container were in force when its program started.
+
+    Attributes:
+        container_id: the runtime's.
+        pod: `namespace/name`. pod_uid: as the pod's cgroup is named; both as the node has them.
+        state: `applied`: it started with all values; `repaired`: it ran without some of them for `after_ms`;
+            `notApplied`: it has run without those of `failed` so far, or to its end.
+        route: the way by which the agent reached it: `nri`, `reconciler`, or empty: its values were found in place, or
+            never set.
+        hooks: names of those in force. failed: name -> reason.
+        after_ms: milliseconds from the start of its program, for `repaired`; None where the start is not known.
+        at_ns: its creation as the runtime announced it, or the instant at which the agent found it; nanoseconds since
+            the epoch by the node's clock.
+    """
+
+    container_id: Uid
+    pod_uid: Uid
+    pod: Annotated[str, Meta(max_length=317)]
+    container: Name
+    state: Literal["applied", "repaired", "notApplied"]
+    at_ns: Instant
+    route: Literal["", "nri", "reconciler"] = ""
+    hooks: Annotated[tuple[Name, ...], Meta(max_length=16)] = ()
+    failed: Annotated[dict[Name, Reason], Meta(max_length=16)] = {}
+    after_ms: Annotated[int, Meta(ge=0, le=2**53)] | None = None
+
+
+class HooksReported(Action, frozen=True, tag="hooksReported"):
+    """Reports containers whose record is new or has changed; the records of all are repeated at times."""
+
+    containers: Annotated[tuple[ContainerHooks, ...], Meta(min_length=1, max_length=MAX_CONTAINERS)]
+
+
 class PodsRequested(Action, frozen=True, tag="podsRequested"):
     """Requests the pods of the node (shared/agents/node_pods.py), now and on each change. It leaves no event."""
 
 
-AnyAction = Suppressed | Burst | Killed | EvictionRequested | TopologyReported | PodsRequested
+AnyAction = Suppressed | Burst | Killed | EvictionRequested | TopologyReported | HooksReported | PodsRequested
 
 
 class ActionReport(msgspec.Struct, frozen=True, array_like=True, tag=1):

@@ -7,6 +7,8 @@ the instant of the action, by the node's clock.
 
 from typing import ClassVar
 
+import msgspec
+
 from shared.events.base import Event
 
 
@@ -110,6 +112,49 @@ class NodeTopologyReported(Event, frozen=True, tag="koord.nodes.NodeTopologyRepo
     numa_reservation: str = ""
 
 
+class HookedContainer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Records whether the runtime hooks of one container were in force when its program started.
+
+    Attributes:
+        container_id: the runtime's.
+        pod: `namespace/name`: of the pod of this uid in `cluster`, or as the node reports it when `cluster` had not
+            shown the pod yet, or no longer.
+        state: `applied`: it started with all values; `repaired`: it ran without some of them for `after_ms`;
+            `notApplied`: it has run without those of `failed` so far, or to its end.
+        at_ns: its creation, or the instant at which the agent found it; by the node's clock.
+        route: `nri`, `reconciler`, or empty: its values were found in place, or never set.
+        hooks: names of those in force. failed: name -> reason.
+        after_ms: milliseconds from the start of its program, for `repaired`; None where the start is not known.
+    """
+
+    container_id: str
+    pod_uid: str
+    pod: str
+    container: str
+    state: str
+    at_ns: int
+    route: str = ""
+    hooks: tuple[str, ...] = ()
+    failed: dict[str, str] = msgspec.field(default_factory=dict)
+    after_ms: int | None = None
+
+
+class ContainerHooksReported(Event, frozen=True, tag="koord.nodes.ContainerHooksReported.v1"):
+    """Records whether containers of a node started with the values of their hooks, if that is new or has changed.
+
+    The newest record of a container is in force. An agent repeats the records of all its containers when it starts, and
+    once a day.
+    """
+
+    KEY: ClassVar[str] = "node"
+
+    node: str
+    boot: str
+    number: int
+    at_ns: int
+    containers: tuple[HookedContainer, ...]
+
+
 class NodeTopologyRemoved(Event, frozen=True, tag="koord.nodes.NodeTopologyRemoved.v1"):
     """A node is gone from the cluster, and the topology that its agent reported no longer holds."""
 
@@ -124,5 +169,6 @@ AGENT_ACTIONS: tuple[type[Event], ...] = (
     PodKilled,
     AgentEvictionRequested,
     NodeTopologyReported,
+    ContainerHooksReported,
 )
 """Types that record actions of agents, and their reports."""

@@ -20,6 +20,7 @@ from services.node_agent.runtime_hooks.batch_resource import SPEC
 from services.node_agent.runtime_hooks.cgroup_hooks import CGROUP_HOOKS, as_hook
 from services.node_agent.runtime_hooks.container_hooks import ContainerContext, HookFailed
 from services.node_agent.runtime_hooks.cpuset import CpuRule
+from services.node_agent.runtime_hooks.hook_records import HookRecords
 from services.node_agent.runtime_hooks.hook_rules import HookRules
 from services.node_agent.states_informer.annotations import resource_status
 from services.node_agent.topology.kubelet_cpu_manager import CHECKPOINT, BadKubeletFile, read_assignments, read_config
@@ -179,7 +180,7 @@ def _hooks() -> Iterator[tuple[str, Fuzzed]]:
     """Yields decoders of what the container runtime and the kubelet send, and of the annotation that hooks read."""
     labels = {ISOLATION_PROVIDER: HAMI_CORE}
     hook = gpu_environment.gpu_environment("/lib.so", monitor=False)  # nothing is made on this machine
-    plugin = NriPlugin({gpu_environment.NAME: hook}, lambda _: None, stop_at_failure=True)
+    plugin = NriPlugin({gpu_environment.NAME: hook}, lambda _: None, stop_at_failure=True, records=HookRecords(None, 0))
 
     def run(data: bytes) -> object:
         annotations = {DEVICE_ALLOCATED: data.decode(errors="replace")}
@@ -212,7 +213,9 @@ def _cgroup_hooks() -> Iterator[tuple[str, Fuzzed]]:
     rule = CpuRule({0: "0-7"}, {}, "", static=False)
     rules = HookRules(frozenset(CGROUP_HOOKS), cpus=rule, online=frozenset(range(8)))
     hooks = {name: as_hook(name, lambda: rules, lambda: True) for name in CGROUP_HOOKS}
-    plugin = NriPlugin(hooks, lambda _: None, NodeCgroups(rules=lambda: rules), stop_at_failure=True)
+    plugin = NriPlugin(
+        hooks, lambda _: None, NodeCgroups(rules=lambda: rules), stop_at_failure=True, records=HookRecords(None, 0)
+    )
 
     def create(annotation: str, data: bytes) -> object:
         labels = {"koordinator.sh/qosClass": "BE"}

@@ -11,7 +11,9 @@ from shared.agents.actions import (
     ActionReport,
     BadAction,
     Burst,
+    ContainerHooks,
     EvictionRequested,
+    HooksReported,
     Killed,
     PodsRequested,
     Suppressed,
@@ -21,6 +23,8 @@ from shared.events import Draft, intents
 from shared.events.nodes import (
     AgentEvictionRequested,
     BestEffortSuppressed,
+    ContainerHooksReported,
+    HookedContainer,
     NodeTopologyRemoved,
     NodeTopologyReported,
     PodBurst,
@@ -69,6 +73,9 @@ def action_events(
             return [Draft(killed, correlation=uid)]
         case TopologyReported() as reported:
             return _topology_events(state, report, reported, fields)
+        case HooksReported(containers=containers):
+            hooked = tuple(_hooked(state, report, each) for each in containers)
+            return [Draft(ContainerHooksReported(**fields, containers=hooked))]
         case EvictionRequested(pod_uid=uid, reason=reason):
             pod = pod_of(state, report, uid)
             if pod is None:
@@ -83,6 +90,30 @@ def action_events(
 def removed_topologies(state: ActionIngestState) -> list[Draft]:
     """Returns the removal of each reported topology whose node is no longer in the cluster."""
     return [Draft(NodeTopologyRemoved(node)) for node in state.topologies if not state.has_node(node)]
+
+
+def _hooked(state: ActionIngestState, report: ActionReport, found: ContainerHooks) -> HookedContainer:
+    """Returns the record of one container.
+
+    Raises:
+        BadAction: its pod runs on another node, or what it reports contradicts itself.
+    """
+    pod = pod_of(state, report, found.pod_uid)
+    if found.after_ms is not None and found.state != "repaired":
+        reason = f"is {found.after_ms} for the state {found.state}"
+        raise BadAction(report.node, f"action.containers[{found.container_id}].after_ms", reason)
+    return HookedContainer(
+        container_id=found.container_id,
+        pod_uid=found.pod_uid,
+        pod=pod.pod if pod else found.pod,
+        container=found.container,
+        state=found.state,
+        at_ns=found.at_ns,
+        route=found.route,
+        hooks=found.hooks,
+        failed=found.failed,
+        after_ms=found.after_ms,
+    )
 
 
 def _topology_events(

@@ -23,6 +23,7 @@ from shared.events.nodes import (
     AGENT_ACTIONS,
     AgentEvictionRequested,
     BestEffortSuppressed,
+    ContainerHooksReported,
     NodeTopologyRemoved,
     NodeTopologyReported,
     PodBurst,
@@ -106,7 +107,7 @@ class ActionIngestState:
         topologies: node -> digest of the newest topology that its agent reported.
     """
 
-    SCHEMA: ClassVar[int] = 7
+    SCHEMA: ClassVar[int] = 8
 
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}
@@ -146,7 +147,13 @@ class ActionIngestState:
                 self._claim(record, name, "")
             case WriterStarted(epoch=epoch) if record.context == "cluster":
                 self.cluster_epoch = epoch
-            case BestEffortSuppressed() | PodBurst() | PodKilled() | AgentEvictionRequested() as action:
+            case (
+                BestEffortSuppressed()
+                | PodBurst()
+                | PodKilled()
+                | AgentEvictionRequested()
+                | ContainerHooksReported() as action
+            ):
                 self._count(action.node, action.boot, action.number)
             case NodeTopologyReported(node=node, boot=boot, number=number) as event:
                 self._count(node, boot, number)

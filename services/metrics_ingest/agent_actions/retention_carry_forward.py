@@ -12,6 +12,7 @@ from shared.events.nodes import (
     AGENT_ACTIONS,
     AgentEvictionRequested,
     BestEffortSuppressed,
+    ContainerHooksReported,
     NodeTopologyRemoved,
     NodeTopologyReported,
     PodBurst,
@@ -28,6 +29,7 @@ def subject(record: RecordedEvent) -> Hashable:
             | PodBurst(node=node, boot=boot, number=number)
             | PodKilled(node=node, boot=boot, number=number)
             | AgentEvictionRequested(node=node, boot=boot, number=number)
+            | ContainerHooksReported(node=node, boot=boot, number=number)
             | NodeTopologyReported(node=node, boot=boot, number=number)
         ):
             return node, boot, number
@@ -50,6 +52,7 @@ def holds(state: ActionIngestState, _: Kept) -> Holds:
                 | PodBurst(node=node, boot=boot, number=number)
                 | PodKilled(node=node, boot=boot, number=number)
                 | AgentEvictionRequested(node=node, boot=boot, number=number)
+                | ContainerHooksReported(node=node, boot=boot, number=number)
             ):
                 return _is_counted(state, node, boot, number)
             case NodeTopologyRemoved(node=node):

@@ -130,6 +130,12 @@ class Executor:
             self._cache[name, folder] = (found, self._clock_ns())
         return found
 
+    def holds(self, desired: CgroupValue) -> bool:
+        """Reports whether a file has a value now, without the cache; one that this kernel does not have counts."""
+        if not self.supports(desired.knob, desired.folder):
+            return True
+        return self._unchanged(KNOBS[desired.knob], desired.folder, desired.value)
+
     def update(self, desired: CgroupValue, *, cached: bool = True) -> WriteResult:
         """Brings one file to a value.
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ LEAST_BACKOFF_S, MOST_BACKOFF_S = 1.0, 30.0
 UNKNOWN_ERROR, UNIMPLEMENTED = 2, 12
 """Codes of a google.rpc.Status."""
 REGISTRATION_STREAM = 1
+CONFIRM_INTERVAL_S, CONFIRMATIONS = 0.02, 100
 _READ_BYTES = 65_536
 
 
@@ -48,11 +49,19 @@ class NriClient:
 
     Attributes:
         connected: the runtime has configured the plugin, and sends its requests.
+        settled: it has done so once, or the first attempt has failed.
     """
 
-    def __init__(self, socket: Path, plugin: NriPlugin) -> None:
+    def __init__(self, socket: Path, plugin: NriPlugin, confirm: Callable[[], bool] = lambda: True) -> None:
+        """Prepares one.
+
+        Args:
+            confirm: looks at containers that the runtime was requested to update; reports whether all are.
+        """
         self.connected = False
-        self._socket, self._plugin = socket, plugin
+        self.settled = False
+        self._socket, self._plugin, self._confirm = socket, plugin, confirm
+        self._confirming: asyncio.Task[None] | None = None
         self._logged = ""
 
     def gauges(self) -> Iterator[Gauge]:
@@ -65,6 +74,7 @@ class NriClient:
         backoff_s = LEAST_BACKOFF_S
         while True:
             why = await self._serve()
+            self.settled = True
             if self.connected:
                 backoff_s = LEAST_BACKOFF_S
             self.connected = False
@@ -109,6 +119,8 @@ class NriClient:
                         raise RegistrationRefused(status.message)
                 elif frame.connection == PLUGIN_CONNECTION and frame.kind == REQUEST:
                     writer.write(encode(frame._replace(kind=RESPONSE, data=self._response(frame.data))))
+            # Behind the answer: the runtime does not wait for this node's disk.
+            self._plugin.flush()
             await writer.drain()
 
     def _response(self, data: bytes) -> bytes:
@@ -126,9 +138,18 @@ class NriClient:
         return found
 
     def _begin(self) -> None:
+        self.settled = True
+        self._confirming = asyncio.create_task(self._confirm_repairs(), name="confirm repairs")
         if not self.connected:
             self.connected, self._logged = True, ""
             log.info("hooks are applied to containers before they start", extra={"runtime": self._plugin.runtime})
+
+    async def _confirm_repairs(self) -> None:
+        """Looks until all are repaired, so that the record has the time; a cycle of the agent looks after the rest."""
+        for _ in range(CONFIRMATIONS):
+            await asyncio.sleep(CONFIRM_INTERVAL_S)
+            if self._confirm():
+                break
 
 
 def _register(request: Any) -> bytes:

@@ -49,9 +49,11 @@ _NRI = message_classes(
             "id": (1, "string"),
             "pod_sandbox_id": (2, "string"),
             "name": (3, "string"),
+            "env": (8, "repeated string"),
             "linux": (11, "LinuxContainer"),
+            "started_at": (15, "int64"),
         },
-        "LinuxContainer": {"resources": (3, "LinuxResources")},
+        "LinuxContainer": {"devices": (2, "repeated LinuxDevice"), "resources": (3, "LinuxResources")},
         "LinuxResources": {
             "memory": (1, "LinuxMemory"),
             "cpu": (2, "LinuxCPU"),

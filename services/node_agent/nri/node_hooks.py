@@ -1,14 +1,19 @@
 """The hooks of the node that containers get before they start, put together from gates and settings."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
+from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups
 from services.node_agent.devices.rdma_char_devices import RdmaCharDevices
 from services.node_agent.nri.client import NriClient
 from services.node_agent.nri.plugin import NodeCgroups, NriPlugin
+from services.node_agent.qos_manager.enforcers.hook_audit import RuntimeSide
 from services.node_agent.qos_manager.qos_manager import QosManager
 from services.node_agent.runtime_hooks import gpu_environment, rdma_devices
 from services.node_agent.runtime_hooks.cgroup_hooks import CGROUP_HOOKS, as_hook
+from services.node_agent.runtime_hooks.container_hooks import ContainerContext, Hook, run_hooks
+from services.node_agent.runtime_hooks.hook_records import START_ONLY
 from services.node_agent.runtime_hooks.hook_stages import disabled_stages
 from services.node_agent.runtime_hooks.hook_values import HookValues
 from services.node_agent.settings import AgentSettings
@@ -34,6 +39,9 @@ def nri_client(
     def write(uid: str, kube_qos: str, values: HookValues) -> bool:
         return qos_manager.new_pods is not None and qos_manager.new_pods.write(uid, kube_qos, values)
 
+    def folder(uid: str, kube_qos: str) -> str:
+        return "" if qos_manager.new_pods is None else qos_manager.new_pods.folder(uid, kube_qos)
+
     hooks = {name: as_hook(name, rules, carries_identity) for name in CGROUP_HOOKS if gates[name]}
     if gates[gpu_environment.NAME]:
         hooks[gpu_environment.NAME] = gpu_environment.gpu_environment(
@@ -46,11 +54,30 @@ def nri_client(
     plugin = NriPlugin(
         hooks,
         known.allocations,
-        NodeCgroups(known.pod, rules, write),
+        NodeCgroups(known.pod, rules, write, folder),
+        records=qos_manager.hook_records,
         stop_at_failure=settings.hook_failure_policy == "Fail",
         disabled=disabled_stages(settings.disabled_hook_stages),
     )
-    return NriClient(Path(settings.nri_socket), plugin) if plugin.events else None
+    if not plugin.events:
+        return None
+    client = NriClient(Path(settings.nri_socket), plugin, qos_manager.confirm_hooks)
+    start_only = {name: hooks[name] for name in hooks.keys() - CGROUP_HOOKS.keys()}
+    qos_manager.runtime_side = RuntimeSide(lambda: client.settled, partial(missing_at_start, start_only))
+    return client
+
+
+def missing_at_start(hooks: Mapping[str, Hook], each: PodCgroups, container: str) -> dict[str, str]:
+    """Returns the hooks that a container would have needed when it was created, with the reason why it lacks them.
+
+    Args:
+        hooks: those that act at the creation alone.
+    """
+    meta = each.pod.metadata
+    annotations = dict(meta.annotations or {})
+    context = ContainerContext(meta.key, meta.uid, dict(meta.labels or {}), annotations, container, each.pod)
+    results = run_hooks(hooks, context)
+    return dict.fromkeys((*results.applied, *(one.hook for one in results.failures)), START_ONLY)
 
 
 class KnownPods:

@@ -3,23 +3,33 @@
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
+from msgspec.structs import replace
 
 from services.node_agent.collectors.interference_gauges import Gauge
 from services.node_agent.nri import messages
 from services.node_agent.nri.pods_of_requests import (
     adjustment_message,
+    has_adjustment,
     has_values,
     kube_qos,
     requested_pod,
     resources_message,
 )
 from services.node_agent.runtime_hooks import hook_stages
-from services.node_agent.runtime_hooks.cgroup_hooks import CGROUP_HOOKS, HookedContainer, container_values, pod_values
+from services.node_agent.runtime_hooks.cgroup_hooks import (
+    CGROUP_HOOKS,
+    HookedContainer,
+    container_values,
+    pod_values,
+    without_identity,
+)
 from services.node_agent.runtime_hooks.container_hooks import (
     BindMount,
     ContainerContext,
@@ -28,8 +38,10 @@ from services.node_agent.runtime_hooks.container_hooks import (
     HookResults,
     run_hooks,
 )
+from services.node_agent.runtime_hooks.hook_records import START_ONLY, Expected, HookRecords, short
 from services.node_agent.runtime_hooks.hook_rules import HookRules
 from services.node_agent.runtime_hooks.hook_values import NO_VALUES, HookValues
+from shared.agents.actions import ContainerHooks
 from shared.errors import KoordError
 from shared.kube.pod import Pod
 from shared.kube.system_annotations import with_allocations
@@ -47,11 +59,13 @@ class NodeCgroups(NamedTuple):
         pod: from a uid to the pod as the agent received it; None for one that is not known yet.
         rules: in force now.
         write: writes values of a new pod, by uid and Kubernetes class; reports whether they are in place.
+        folder: from the same to the pod's cgroup, relative to a controller's root; empty before there is one.
     """
 
     pod: Callable[[str], Pod | None] = lambda _: None
     rules: Callable[[], HookRules] = HookRules
     write: Callable[[str, str, HookValues], bool] = lambda *_: False
+    folder: Callable[[str, str], str] = lambda *_: ""
 
 
 NO_CGROUPS = NodeCgroups()
@@ -86,6 +100,7 @@ class NriPlugin:
         allocations: Allocations,
         cgroups: NodeCgroups = NO_CGROUPS,
         *,
+        records: HookRecords,
         stop_at_failure: bool,
         disabled: frozenset[str] = frozenset(),
     ) -> None:
@@ -93,6 +108,7 @@ class NriPlugin:
 
         Args:
             hooks: of containers that are created, by name.
+            records: of containers, which this plugin adds to.
             disabled: stages at which no hook runs.
         """
         self.runtime = ""
@@ -100,7 +116,7 @@ class NriPlugin:
         self.failed = 0
         self.repaired = 0
         self._hooks, self._allocations, self._stop_at_failure = hooks, allocations, stop_at_failure
-        self._cgroups, self._disabled = cgroups, disabled
+        self._cgroups, self._disabled, self._records = cgroups, disabled, records
         self._sandboxes: dict[str, Any] = {}
         """Pods of a synchronization by the id of their sandbox, and its updates: it may come in parts."""
         self._updates: list[Any] = []
@@ -164,9 +180,59 @@ class NriPlugin:
         if pod is None:
             return None
         values = self._values_of(pod, HookedContainer(container.name))
-        if has_values(container.linux.resources, values):
+        same = has_values(container.linux.resources, values)
+        if container.id not in self._records:
+            self._record_found(pod, container, same=same)
+        if same:
             return None
         return _update(container, values, container.linux.resources)
+
+    def _record_found(self, pod: Any, container: Any, *, same: bool) -> None:
+        """Records a container that was created without this run of the agent.
+
+        Hooks of devices act only when a container is created: it has what they add, or it never will.
+
+        Args:
+            same: it has the values that an update can set.
+        """
+        rules = self._cgroups.rules()
+        computed = container_values(self._subject(pod), HookedContainer(container.name), rules)
+        if not rules.identities.enabled:
+            computed = without_identity(computed)
+        failed = {one.hook: short(one.reason) for one in computed.failures}
+        hooks, context = list(computed.hooks), self._context(pod)._replace(container=container.name)
+        for name in sorted(self._hooks.keys() - CGROUP_HOOKS.keys()):
+            results = run_hooks({name: self._hooks[name]}, context)
+            if results.failures or (results.applied and not has_adjustment(container, results.adjustment)):
+                failed[name] = START_ONLY
+            else:
+                hooks += results.applied
+        record = self._record(pod, container, hooks, failed)
+        before = self._records.expected.get(container.id)
+        if before is not None:  # the reconciler has seen it first
+            record = replace(record, route=before.record.route)
+            self._records.expected[container.id] = before._replace(record=record, started_ns=container.started_at)
+            return
+        if self._cgroups.pod(pod.uid) is None:
+            self._records.provisional.add(container.id)
+        if same:
+            self._records.put(record)
+            return
+        folder = partial(self._cgroups.folder, pod.uid, kube_qos(pod))
+        expected = Expected(replace(record, route="nri"), computed.values, folder, container.started_at)
+        self._records.expected[container.id] = expected
+
+    def _record(self, pod: Any, container: Any, hooks: Sequence[str], failed: Mapping[str, str]) -> ContainerHooks:
+        return ContainerHooks(
+            container.id,
+            pod.uid,
+            f"{pod.namespace}/{pod.name}",
+            container.name,
+            "notApplied" if failed else "applied",
+            time.time_ns(),
+            hooks=tuple(sorted(hooks)),
+            failed=dict(failed),
+        )
 
     def _state_change(self, request: Any) -> Any:
         if request.event == messages.RUN_POD_SANDBOX:
@@ -200,6 +266,10 @@ class NriPlugin:
         for mount in results.adjustment.mounts:
             if mount.scratch:
                 _make_scratch(mount)
+        failed = {one.hook: short(one.reason) for one in results.failures}
+        self._records.put(replace(self._record(request.pod, container, results.applied, failed), route="nri"))
+        if self._cgroups.pod(request.pod.uid) is None:
+            self._records.provisional.add(container.id)
         return messages.CreateContainerResponse(adjust=adjustment_message(results.adjustment, container))
 
     def _update_container(self, request: Any) -> Any:
@@ -228,6 +298,10 @@ class NriPlugin:
             annotations = with_allocations(annotations, known) or {}
         name = f"{pod.namespace}/{pod.name}"
         return ContainerContext(name, pod.uid, dict(pod.labels), annotations, "", self._subject(pod))
+
+    def flush(self) -> None:
+        """Keeps the records that are new over the end of the agent."""
+        self._records.flush()
 
     def gauges(self) -> Iterator[Gauge]:
         """Yields the numbers of containers."""

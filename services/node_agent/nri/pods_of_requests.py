@@ -98,6 +98,15 @@ def has_values(resources: Any, values: HookValues) -> bool:
     ))  # fmt: skip
 
 
+def has_adjustment(container: Any, adjustment: Adjustment) -> bool:
+    """Reports whether a container was created with the variables and devices of an adjustment."""
+    env = frozenset(container.env)
+    devices = {device.path for device in container.linux.devices}
+    return all(f"{name}={text}" in env for name, text in adjustment.env.items()) and all(
+        device.path in devices for device in adjustment.devices
+    )
+
+
 def _same_cpus(found: str, desired: str) -> bool:
     try:
         return parse_cpus(found) == parse_cpus(desired)

@@ -24,6 +24,8 @@ TEXTS = {
     "koord_node_agent_hooked_containers": "Containers that a hook has changed before they started",
     "koord_node_agent_hook_failures": "Containers to which a hook could not be applied",
     "koord_node_agent_hook_repairs": "Containers that ran without the values of their hooks when the agent connected",
+    "koord_node_agent_container_hooks": "Containers by whether they started with their hooks, since the agent's start",
+    "koord_node_agent_longest_hook_repair_seconds": "Longest time for which a container ran before it was repaired",
     "koordlet_pod_psi": "Percent of the last ten seconds in which a pod waited",
     "koordlet_container_psi": "Percent of the last ten seconds that a container waited",
     "koordlet_container_cpi": "Cycles and instructions of a container over ten seconds",

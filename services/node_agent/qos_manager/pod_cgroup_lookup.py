@@ -19,11 +19,13 @@ class PodCgroupLookup:
 
     Attributes:
         pods: found by the last `refresh`; a new list whenever cgroups were looked up.
+        names: id -> (`namespace/name` of the pod, name) of each container with a log, as of the last look.
         removed: folders that the last `refresh` did not find any more.
     """
 
     def __init__(self, paths: HostPaths) -> None:
         self.pods: list[PodCgroups] = []
+        self.names: dict[str, tuple[str, str]] = {}
         self.removed: set[str] = set()
         self._paths = paths
         self._inputs: tuple[object, ...] = ()
@@ -46,12 +48,12 @@ class PodCgroupLookup:
         before, changed = self.pods, inputs != self._inputs
         self._inputs, self._period = inputs, period
         base = self._paths.root / "cpu" if version == 1 else self._paths.root
-        names = container_names(self._paths.logs)
+        self.names = container_names(self._paths.logs)
         self.pods = []
         for pod in node_pods.pods if node_pods is not None else ():
             if (folder := folders.get(pod.metadata.uid)) is not None:
                 whole = os.path.join(self._paths.parent, folder)  # noqa: PTH118
-                self.pods.append(pod_cgroups(pod, whole, containers(base, whole), names))
+                self.pods.append(pod_cgroups(pod, whole, containers(base, whole), self.names))
         self.removed = _folders(before) - _folders(self.pods)
         return changed or before != self.pods
 

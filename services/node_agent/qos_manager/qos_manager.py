@@ -5,6 +5,7 @@ It works from the newest NodeSLO and pods received, so also without the bus. Sou
 
 import logging
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from services.node_agent.cgroup.kubepods_layout import Hierarchy, KubepodsLayout
 from services.node_agent.cgroup.original_values import OriginalValues
 from services.node_agent.collectors.interference_gauges import Gauge, InterferenceGauges
 from services.node_agent.collectors.usage_sample_types import UsageSnapshot
+from services.node_agent.kernel.cgroup_processes import Processes
 from services.node_agent.kernel.non_cgroup_reconciler import NonCgroupReconciler
 from services.node_agent.prometheus import koordlet_series
 from services.node_agent.qos_manager.enforcers.block_io import BlockIoEnforcer
@@ -21,6 +23,7 @@ from services.node_agent.qos_manager.enforcers.cpu_burst import CpuBurstEnforcer
 from services.node_agent.qos_manager.enforcers.cpu_suppress import BestEffortCgroups, CpuSuppressEnforcer
 from services.node_agent.qos_manager.enforcers.eviction import EvictionEnforcer
 from services.node_agent.qos_manager.enforcers.hook_and_memory_qos_reconciler import CgroupReconciler, KubepodsFolders
+from services.node_agent.qos_manager.enforcers.hook_audit import NO_RUNTIME, HookAudit
 from services.node_agent.qos_manager.enforcers.hook_value_files import PodCgroupWriter
 from services.node_agent.qos_manager.host_paths import HostPaths
 from services.node_agent.qos_manager.pod_cgroup_lookup import PodCgroupLookup, best_effort_cgroups
@@ -28,8 +31,10 @@ from services.node_agent.qos_manager.strategies import cpu_burst
 from services.node_agent.qos_manager.strategies.cpu_burst import NodeState
 from services.node_agent.qos_manager.strategies.cpu_suppress import HostApp, SuppressInputs, Usage, best_effort_of
 from services.node_agent.qos_manager.usage_history import BestEffortLimits, UsageHistory
+from services.node_agent.runtime_hooks.hook_records import HookRecords
 from services.node_agent.runtime_hooks.hook_rules import NodeHookRules
 from services.node_agent.states_informer.annotations import ReservedCpus
+from services.node_agent.states_informer.container_names_from_log_links import started_since
 from services.node_agent.states_informer.node_slo import NodeSloInformer
 from services.node_agent.states_informer.received_node_pods import NodePodsInformer
 from services.node_agent.topology import cpu_topology
@@ -64,6 +69,9 @@ class QosManager:
     Attributes:
         executor: writes cgroups; None before there is a cgroup of pods.
         hook_rules: the rules of the runtime hooks.
+        hook_records: whether containers started with their hooks.
+        hook_audit: finds those that did not; None before there is a cgroup of pods.
+        runtime_side: of the container runtime; set before the first cycle.
         new_pods: writes cgroups of new pods; None before there is a cgroup of pods.
         state: load of the shared CPUs, from CPU burst's last cycle.
     """
@@ -81,6 +89,10 @@ class QosManager:
         interval_s: float,
     ) -> None:
         self.executor: Executor | None = None
+        self.hook_records = HookRecords(state_dir, time.time_ns())
+        self.hook_records.load()
+        self.hook_audit: HookAudit | None = None
+        self.runtime_side = NO_RUNTIME
         self.new_pods: PodCgroupWriter | None = None
         self.state = NodeState.UNKNOWN
         self._paths, self._slo, self._pods, self._gates = paths, slo, pods, gates
@@ -131,6 +143,7 @@ class QosManager:
         self._burst(now_ns)
         self._evict(snapshot, now_ns)
         self._reconcile(changed=changed, now_ns=now_ns)
+        self._audit_hooks(folders, changed=changed)
         self._interference_gauges.run_cycle(self._lookup.pods)
 
     def _reconcile(self, *, changed: bool, now_ns: int) -> None:
@@ -140,7 +153,7 @@ class QosManager:
         if node_pods is None or not (changed or now_ns - self._reconciled_ns >= RECONCILE_INTERVAL_NS):
             return
         self._reconciled_ns = now_ns
-        of = (node_pods, self._spec)
+        of = (node_pods, self._spec, self.runtime_side.settled())
         if changed or of != self._reconciled_of:
             self._reconciled_of = of
             self._cgroup_reconciler.reconcile(
@@ -156,6 +169,30 @@ class QosManager:
                 self._spec.resource_qos_strategy, self._folders.best_effort, self._lookup.pods, node_pods.claims
             )
 
+    def confirm_hooks(self) -> bool:
+        """Records containers that have been repaired meanwhile; reports whether none is left."""
+        return self.hook_audit is None or self.hook_audit.confirm()
+
+    def _audit_hooks(self, folders: Mapping[str, str], *, changed: bool) -> None:
+        """Records containers that were repaired or have ended, and reports what is new.
+
+        Args:
+            folders: as `run_cycle` has them.
+        """
+        assert self.hook_audit is not None, "made before any strategy runs"
+        records, now_ns = self.hook_records, time.time_ns()
+        if records.expected:
+            self.hook_audit.confirm()
+        if changed and self._pods.in_force is not None:
+            names, pods = self._lookup.names, self._lookup.pods
+            records.keep(names.keys() | {cid for each in pods for cid in each.containers}, now_ns)
+            logged = started_since(self._paths.logs, names, records.since_ns, records)
+            whole = {uid: os.path.join(self._paths.parent, folder) for uid, folder in folders.items()}  # noqa: PTH118  relative names
+            self.hook_audit.ended(logged, pods, self.hook_rules.in_force(), whole)
+        records.flush()
+        for report in records.reports(now_ns):
+            self._report_action(report)
+
     @property
     def enforcement(self) -> EnforcementStatus:
         """Counts of the enforcers."""
@@ -168,6 +205,7 @@ class QosManager:
     def gauges(self) -> Iterator[Gauge]:
         """Yields gauges of node objects, cgroups and interference."""
         node_pods, found = self._pods.in_force, self._history.latest
+        yield from self.hook_records.gauges()
         if node_pods is not None:
             yield from koordlet_series.node_allocatable(node_pods.object)
             yield from koordlet_series.container_requests(self._lookup.pods)
@@ -221,7 +259,11 @@ class QosManager:
         self._interference_gauges = InterferenceGauges(
             self._paths.root, self._paths.sys, hierarchy.version, self._gates, cpus_online, self._clock_ns
         )
-        self._cgroup_reconciler = CgroupReconciler(self.executor, self._gates, os.sysconf("SC_PAGE_SIZE"))
+        processes = Processes(self._paths.root, self._paths.proc)
+        self.hook_audit = HookAudit(self.hook_records, self.executor, processes, self.runtime_side)
+        self._cgroup_reconciler = CgroupReconciler(
+            self.executor, self._gates, os.sysconf("SC_PAGE_SIZE"), self.hook_audit
+        )
         return self.executor
 
     @property

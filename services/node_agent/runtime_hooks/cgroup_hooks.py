@@ -68,6 +68,12 @@ class Computed(NamedTuple):
     failures: tuple[Failure, ...] = ()
 
 
+def without_identity(computed: Computed) -> Computed:
+    """Returns the same without `cpu.bvt_warp_ns`, for a node or a runtime that has no identities in force."""
+    hooks = tuple(name for name in computed.hooks if name != "GroupIdentity")
+    return computed._replace(values=computed.values._replace(bvt=None), hooks=hooks)
+
+
 def pod_values(pod: Pod, rules: HookRules) -> Computed:
     """Returns the values of a pod's cgroup."""
     return _computed(rules, lambda hook: hook.of_pod(pod, rules) if hook.of_pod is not None else NO_VALUES)

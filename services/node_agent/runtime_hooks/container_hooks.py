@@ -69,10 +69,15 @@ NO_ADJUSTMENT = Adjustment()
 
 
 class HookFailed(KoordError):
-    """A hook cannot be applied to a container, or to a pod."""
+    """A hook cannot be applied to a container, or to a pod.
+
+    Attributes:
+        hook, reason: its name, and why.
+    """
 
     def __init__(self, hook: str, context: ContainerContext, reason: str) -> None:
         subject = f"container {context.container} of pod" if context.container else "pod"
+        self.hook, self.reason = hook, reason
         super().__init__(f"hook {hook} for {subject} {context.pod}: {reason}")
 
 

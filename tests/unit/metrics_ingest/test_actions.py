@@ -20,7 +20,9 @@ from shared.agents.actions import (
     AnyAction,
     BadAction,
     Burst,
+    ContainerHooks,
     EvictionRequested,
+    HooksReported,
     Killed,
     PodsRequested,
     Suppressed,
@@ -33,6 +35,7 @@ from shared.events.cluster import NodeDeleted, NodeObserved, ObjectDeleted, Obje
 from shared.events.nodes import (
     AgentEvictionRequested,
     BestEffortSuppressed,
+    ContainerHooksReported,
     NodeTopologyRemoved,
     NodeTopologyReported,
     PodBurst,
@@ -264,3 +267,31 @@ def test_a_topology_with_foreign_annotations_is_rejected(
 
 def test_a_topology_survives_encoding() -> None:
     assert actions.decode(actions.encode(action_report(TOPOLOGY)), "a") == action_report(TOPOLOGY)
+
+
+def hooked(**fields: object) -> ContainerHooks:
+    given = {"pod_uid": "uid-p", "pod": "d/claimed", "state": "applied"} | fields
+    return ContainerHooks(container_id="c1", container="main", at_ns=START_NS, hooks=("BatchResource",), **given)  # type: ignore[arg-type]
+
+
+def test_records_of_hooks_name_the_pod_as_the_cluster_has_it(state: ActionIngestState) -> None:
+    gone = hooked(pod_uid="uid-gone", state="repaired", route="nri", after_ms=900)
+    (found,) = events(state, HooksReported((hooked(), gone)))
+    assert isinstance(found, ContainerHooksReported)
+    assert [(one.pod, one.state, one.route, one.after_ms) for one in found.containers] == [
+        ("d/p", "applied", "", None),
+        ("d/claimed", "repaired", "nri", 900),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [({"pod_uid": "uid-elsewhere"}, "runs on b"), ({"after_ms": 5}, r"containers\[c1\].after_ms: is 5 for the state applied")],
+)  # fmt: skip
+def test_records_of_hooks_of_another_nodes_pod_or_that_contradict_themselves_are_rejected(
+    state: ActionIngestState, fields: dict[str, object], why: str
+) -> None:
+    with pytest.raises(BadAction, match=why):
+        events(state, HooksReported((hooked(**fields),)))
+    with pytest.raises(BadAction, match="containers"):
+        actions.decode(actions.encode(action_report(HooksReported(()))), "a")

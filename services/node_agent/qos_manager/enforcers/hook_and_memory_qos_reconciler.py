@@ -10,10 +10,17 @@ from typing import NamedTuple
 from services.node_agent.cgroup import host_application_paths
 from services.node_agent.cgroup.executor import CgroupValue, Executor
 from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups
+from services.node_agent.qos_manager.enforcers.hook_audit import HookAudit
 from services.node_agent.qos_manager.enforcers.hook_value_files import values_of_cgroup
 from services.node_agent.qos_manager.strategies import memory_qos
 from services.node_agent.runtime_hooks import core_sched_rule, cpuset
-from services.node_agent.runtime_hooks.cgroup_hooks import Computed, HookedContainer, container_values, pod_values
+from services.node_agent.runtime_hooks.cgroup_hooks import (
+    Computed,
+    HookedContainer,
+    container_values,
+    pod_values,
+    without_identity,
+)
 from services.node_agent.runtime_hooks.hook_rules import HookRules
 from services.node_agent.runtime_hooks.hook_values import HookValues
 from shared.domain.qos import QoS
@@ -43,7 +50,8 @@ class KubepodsFolders(NamedTuple):
 class CgroupReconciler:
     """Computes the values of all levels, and writes those that differ."""
 
-    def __init__(self, executor: Executor, gates: Mapping[str, bool], page: int) -> None:
+    def __init__(self, executor: Executor, gates: Mapping[str, bool], page: int, audit: HookAudit) -> None:
+        self._audit = audit
         self._executor = executor
         self._gates = gates
         self._page = page
@@ -104,21 +112,23 @@ class CgroupReconciler:
     def _hooks(self, rules: HookRules, pods: Iterable[PodCgroups], levels: Levels, *, identities: bool) -> None:
         """Adds the values of all hooks, of pods and of their containers that are known by name."""
         for each in pods:
-            values = self._values(pod_values(each.pod, rules), identities=identities)
+            values = self._in_force(pod_values(each.pod, rules), identities=identities).values
             levels[1].extend(values_of_cgroup(each.folder, values))
             named = {cid: name for name, cid in each.node_pod.ids.items()}
             for cid, folder in each.containers.items():
                 if cid in named:
                     computed = container_values(each.pod, HookedContainer(named[cid]), rules)
-                    values_of = self._values(computed, identities=identities)
+                    computed = self._in_force(computed, identities=identities)
+                    self._audit.look(each, named[cid], computed)
+                    values_of = computed.values
                 else:
                     values_of = HookValues(bvt=values.bvt)
                 levels[2].extend(values_of_cgroup(folder, values_of))
 
-    def _values(self, computed: Computed, *, identities: bool) -> HookValues:
+    def _in_force(self, computed: Computed, *, identities: bool) -> Computed:
         for failure in computed.failures:
             self._warn_once(failure.reason)
-        return computed.values if identities else computed.values._replace(bvt=None)
+        return computed if identities else without_identity(computed)
 
     def _hosts(self, spec: NodeSloSpec, rules: HookRules, folders: KubepodsFolders, kube: list[CgroupValue]) -> None:
         """Adds the values of host applications: the identity of their class, and for LS the CPUs of all share pools.

@@ -36,16 +36,22 @@ class PodCgroupWriter:
         """Reports whether a runtime can set `cpu.bvt_warp_ns`: in v2, on a kernel that has it."""
         return self._executor.tree.version == 2 and self._executor.supports("cpu.bvt_warp_ns", self._executor.tree.kube)
 
+    def folder(self, uid: str, kube_qos: str) -> str:
+        """Returns a pod's cgroup, relative to a controller's root; empty for a uid that cannot be part of a name."""
+        if _UID(uid) is None or kube_qos not in KUBE_QOS:
+            return ""
+        top, begin, end = self._layout.folders[KUBE_QOS.index(kube_qos)]
+        name = f"{begin}{uid.replace('-', '_') if end else uid}{end}"
+        return "/".join(filter(None, (self._parent, top, name)))
+
     def write(self, uid: str, kube_qos: str, values: HookValues) -> bool:
         """Writes the values that differ; reports whether all are in place, or nothing that this kernel has.
 
         Args:
             uid: of the pod; one that cannot be part of a name is written nowhere.
         """
-        if _UID(uid) is None or kube_qos not in KUBE_QOS:
+        folder = self.folder(uid, kube_qos)
+        if not folder:
             return False
-        top, begin, end = self._layout.folders[KUBE_QOS.index(kube_qos)]
-        name = f"{begin}{uid.replace('-', '_') if end else uid}{end}"
-        folder = "/".join(filter(None, (self._parent, top, name)))
         results = [self._executor.update(each) for each in values_of_cgroup(folder, values)]
         return not {WriteResult.GONE, WriteResult.REFUSED} & set(results)

@@ -9,13 +9,15 @@ from services.node_agent.nri import messages
 from services.node_agent.nri.plugin import NodeCgroups, NriPlugin
 from services.node_agent.runtime_hooks.batch_resource import BatchRule
 from services.node_agent.runtime_hooks.cgroup_hooks import CGROUP_HOOKS, as_hook
-from services.node_agent.runtime_hooks.container_hooks import HookFailed
+from services.node_agent.runtime_hooks.container_hooks import Adjustment, ContainerContext, HookFailed
 from services.node_agent.runtime_hooks.cpu_normalization import Normalization
 from services.node_agent.runtime_hooks.cpuset import CpuRule
 from services.node_agent.runtime_hooks.group_identity import Identities
+from services.node_agent.runtime_hooks.hook_records import START_ONLY, HookRecords
 from services.node_agent.runtime_hooks.hook_rules import HookRules
 from services.node_agent.runtime_hooks.hook_stages import BadStages, disabled_stages
 from services.node_agent.runtime_hooks.hook_values import HookValues
+from shared.agents.actions import ContainerHooks
 from shared.kube.pod import Pod
 from shared.kube.slo_config import CpuQos, QosClass, ResourceQos
 from tests.support.pods import kept_pod
@@ -27,6 +29,10 @@ STATUS = "scheduling.koordinator.sh/resource-status"
 BATCH = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "1Gi"}
 ANNOTATED = {SPEC: json.dumps({"containers": {"main": {"requests": BATCH, "limits": BATCH}}})}
 RULES = HookRules(frozenset(CGROUP_HOOKS), batch=BatchRule(quota=True), online=frozenset(range(8)))
+IN_PLACE = {
+    "cpu": {"shares": {"value": 512}, "quota": {"value": 50_000}},
+    "memory": {"limit": {"value": GIB}},
+}
 BURSTABLE = "/kubepods/burstable/podu1"
 
 
@@ -35,6 +41,7 @@ class Node:
 
     def __init__(self, rules: HookRules = RULES, *known: Pod, fail: bool = False, disabled: str = "") -> None:
         self.written: list[tuple[str, str, HookValues]] = []
+        self.records = HookRecords(None, 0)
         pods = {pod.metadata.uid: pod for pod in known}
 
         def write(uid: str, kube_qos: str, values: HookValues) -> bool:
@@ -46,6 +53,7 @@ class Node:
             lambda _: None,
             NodeCgroups(pods.get, lambda: rules, write),
             stop_at_failure=fail,
+            records=self.records,
             disabled=disabled_stages(disabled),
         )
 
@@ -223,3 +231,45 @@ def test_a_gate_that_is_off_sets_nothing() -> None:
     node.run(sandbox(BE, ANNOTATED))
     assert node.written == []
     assert not node.create(sandbox(BE, ANNOTATED), container()).HasField("resources")
+
+
+def records_of(node: Node) -> list[ContainerHooks]:
+    return [each for report in node.records.reports(1) for each in report.containers]
+
+
+def test_a_created_container_is_recorded_with_its_hooks_and_those_that_failed() -> None:
+    node = Node()
+    node.create(sandbox(BE, ANNOTATED), container("c1"))
+    claimed = BE | {"koordinator.sh/qosClass": "LSE"}
+    node.create(sandbox(claimed, ANNOTATED | {STATUS: '{"cpuset":"6-9"}'}), container("c2"))
+    node.create(sandbox({}, {}), container("c3"))
+    batch, failed, plain = records_of(node)
+    assert (batch.container_id, batch.pod, batch.pod_uid, batch.container) == ("c1", "d/p", "u1", "main")
+    assert (batch.state, batch.route, batch.hooks, batch.failed) == ("applied", "nri", ("BatchResource",), {})
+    assert (failed.state, failed.hooks) == ("notApplied", ())
+    assert failed.failed == {"CPUSetAllocator": "CPUs '6-9': the node does not have all of them"}
+    assert (plain.state, plain.hooks) == ("applied", ())
+
+
+def test_a_container_that_started_without_the_agent_is_expected_to_be_repaired() -> None:
+    node, pod = Node(), sandbox(BE, ANNOTATED)
+    node.synchronize([pod], container("c1") | {"started_at": 5}, container("c2", **IN_PLACE))
+    assert [each.container_id for each in records_of(node)] == ["c2"]
+    expected = node.records.expected["c1"]
+    assert (expected.record.route, expected.record.hooks, expected.started_ns) == ("nri", ("BatchResource",), 5)
+    assert expected.values == HookValues(512, 50_000, GIB)
+    assert {"c1", "c2"} == node.records.provisional, "the agent has not received the pod"
+
+
+def test_devices_that_a_container_lacks_are_never_repaired() -> None:
+    def gpu(_: ContainerContext) -> Adjustment:
+        return Adjustment(env={"NVIDIA_VISIBLE_DEVICES": "3"})
+
+    records = HookRecords(None, 0)
+    plugin = NriPlugin({"GPUEnvInject": gpu}, lambda _: None, stop_at_failure=False, records=records)
+    containers = [container("with") | {"env": ["A=b", "NVIDIA_VISIBLE_DEVICES=3"]}, container("without")]
+    request = messages.SynchronizeRequest(pods=[sandbox({}, {})], containers=containers)
+    plugin.answer(messages.PLUGIN, "Synchronize", request.SerializeToString())
+    has, lacks = (each for report in records.reports(1) for each in report.containers)
+    assert (has.container_id, has.state, has.hooks) == ("with", "applied", ("GPUEnvInject",))
+    assert (lacks.container_id, lacks.state, lacks.failed) == ("without", "notApplied", {"GPUEnvInject": START_ONLY})

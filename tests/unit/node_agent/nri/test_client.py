@@ -25,6 +25,7 @@ from services.node_agent.nri.frames import (
 )
 from services.node_agent.nri.plugin import NriPlugin
 from services.node_agent.prometheus.exposition import TEXTS
+from services.node_agent.runtime_hooks.hook_records import HookRecords
 from shared.runtime.task_cancellation import cancel_and_wait
 from tests.support.waiting import until
 
@@ -87,7 +88,9 @@ def folder() -> Iterator[Path]:
 @pytest.fixture
 async def agent(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[NriClient]:
     monkeypatch.setattr(client, "LEAST_BACKOFF_S", 0.01)
-    found = NriClient(folder / "nri.sock", NriPlugin({}, lambda _: None, stop_at_failure=False))
+    found = NriClient(
+        folder / "nri.sock", NriPlugin({}, lambda _: None, stop_at_failure=False, records=HookRecords(None, 0))
+    )
     task = asyncio.create_task(found.run())
     yield found
     await cancel_and_wait(task)

@@ -20,6 +20,7 @@ from services.node_agent.runtime_hooks.container_hooks import (
     HookFailed,
 )
 from services.node_agent.runtime_hooks.gpu_environment import gpu_environment
+from services.node_agent.runtime_hooks.hook_records import HookRecords
 from services.node_agent.states_informer.received_node_pods import NodePodsInformer
 from shared.agents import node_pods
 from shared.agents.node_pods import NodePods
@@ -32,7 +33,7 @@ GPU_0 = json.dumps({"gpu": [{"minor": 0, "resources": {}}]})
 
 def plugin(known: Mapping[str, Mapping[str, str]] | None = None, *, fail: bool = False, **hooks: Hook) -> NriPlugin:
     chosen = hooks or {"GPUEnvInject": gpu_environment("/lib.so", monitor=False)}
-    return NriPlugin(chosen, (known or {}).get, stop_at_failure=fail)
+    return NriPlugin(chosen, (known or {}).get, stop_at_failure=fail, records=HookRecords(None, 0))
 
 
 def create(on: NriPlugin, annotations: Mapping[str, str], uid: str = "u1") -> Any:

@@ -12,7 +12,7 @@ from services.node_agent.qos_manager.qos_manager import QosManager
 from services.node_agent.states_informer.node_slo import NodeSloInformer
 from services.node_agent.states_informer.received_node_pods import NodePodsInformer
 from shared.agents import node_pods, node_slo
-from shared.agents.actions import AnyAction
+from shared.agents.actions import AnyAction, ContainerHooks, HooksReported
 from shared.agents.node_pods import NodePods
 from shared.agents.node_slo import NodeSlo
 from shared.kube.instants import SECOND
@@ -66,13 +66,15 @@ class ManagedNode:
     """A node of 8 CPUs with one best-effort and one latency-sensitive pod.
 
     Attributes:
-        actions: reported so far.
+        actions: reported so far, without records of hooks.
+        hooked: the newest record of hooks of each container.
     """
 
     def __init__(self, folder: Path, version: int, gates: str = "") -> None:
         self.files = Files(folder / "cgroup", version)
         self.clock = Clock()
         self.actions: list[AnyAction] = []
+        self.hooked: dict[str, ContainerHooks] = {}
         for one in ("kubepods/besteffort", "kubepods/burstable", BE, LS, f"{BE}/{CID['be']}", f"{LS}/{CID['ls']}"):
             self.files.make(one)
         for cpu in range(8):
@@ -105,11 +107,17 @@ class ManagedNode:
             self._slo,
             self._pods,
             feature_gates.parse(self._gates),
-            report_action=self.actions.append,
+            report_action=self._report,
             clock_ns=self.clock,
             state_dir=folder / "state",
             interval_s=1,
         )
+
+    def _report(self, action: AnyAction) -> None:
+        if isinstance(action, HooksReported):
+            self.hooked |= {each.container_id: each for each in action.containers}
+        else:
+            self.actions.append(action)
 
     def slo(self, **spec: Any) -> None:
         self._seq += 1
