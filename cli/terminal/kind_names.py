@@ -23,8 +23,9 @@ _OF_PODS = ("eviction", "slowdown")
 
 
 def kind_of(context: click.Context) -> str:
-    """Returns the kind of a command, in the singular; empty where it has none."""
-    return SINGULAR.get(context.info_name or "", "")
+    """Returns the kind of a command or of the group around it, in the singular; empty where it has none."""
+    group = context.parent.info_name if context.parent is not None else None
+    return SINGULAR.get(context.info_name or "") or SINGULAR.get(group or "", "")
 
 
 def without_kind(name: str, namespace: str | None = None) -> str:

@@ -3,9 +3,13 @@
 import asyncio
 import json
 import os
+import time
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -15,13 +19,21 @@ from cli.processes.free_ports import free_port
 from shared.domain.cpu_set import cpu_list
 from shared.kube.node_resource_topology import CPU_BASIC_INFO, CPU_MANAGER_POLICY, CPU_TOPOLOGY, SHARED_POOLS
 from shared.kube.quantity import nanos, value
-from tests.node.first_values import body, first_values
+from tests.node.first_values import Start, body, first_values, removed, starts_of
+from tests.node.hooked_containers import (
+    connections,
+    kill_at_intervals,
+    records_of,
+    shares_that_the_runtime_records,
+    update_container,
+    without_agent,
+)
 from tests.node.kill_services import VICTIMS, kill_in_turn, watched
 from tests.node.koordstream_on_node import Site, site
 from tests.node.latency_experiment import COLOCATED, Pace, Service, measured, service_in
 from tests.node.pod_bodies import get_json, pod
-from tests.support.kube_system import koord
-from tests.support.waiting import until
+from tests.support.kube_system import beside, koord
+from tests.support.waiting import in_thread, until, wait_until
 
 EXAMPLES = Path(__file__).parents[2] / "k8s" / "examples"
 SPACE = "batch"
@@ -51,6 +63,27 @@ def _cgroup(there: Site, uid: str, controller: str = "cpu") -> Path:
     found = there.node.tree.of_pod(uid, controller)
     assert found, f"pod {uid} has no cgroup"
     return found
+
+
+RIGHT = {
+    "cpu.shares": "51",
+    "cpu.cfs_quota_us": "5000",
+    "memory.limit_in_bytes": str(32 * MIB),
+    "oom_score_adj": "990",
+}
+"""Values of a container of `_batch`."""
+SHARES = 51
+
+
+def _batch(name: str, count: int, **more: Any) -> dict[str, Any]:
+    """Returns a batch pod whose containers print their values first."""
+    made = body(name, count, {"cpu": "50m", "memory": "32Mi"}, labels=COLOCATED, **more)
+    made["metadata"]["annotations"] = {"koordinator.sh/oom-score-adj": "990"}
+    return made
+
+
+def _is_right(start: Start) -> bool:
+    return {name: start.values[name] for name in RIGHT} == RIGHT
 
 
 def _read(folder: Path, file: str) -> int:
@@ -107,22 +140,74 @@ async def test_each_batch_container_begins_with_its_values(there: Site, turns: i
     One pod of a turn comes through the scheduler; one is created for the node, so that the kubelet may start it before
     the agent knows it.
     """
-    right = {
-        "cpu.shares": "51",
-        "cpu.cfs_quota_us": "5000",
-        "memory.limit_in_bytes": str(32 * MIB),
-        "oom_score_adj": "990",
-    }
-    requests = {"cpu": "50m", "memory": "32Mi"}
     for turn in range(turns):
         bodies = [
-            body(f"known-{turn}", 5, requests, labels=COLOCATED),
-            body(f"direct-{turn}", 5, requests, labels=COLOCATED, nodeName=there.node.name),
+            _batch(f"known-{turn}", 5),
+            _batch(f"direct-{turn}", 5, nodeName=there.node.name),
         ]
-        for each in bodies:
-            each["metadata"]["annotations"] = {"koordinator.sh/oom-score-adj": "990"}
-        printed = await first_values(there, SPACE, bodies)
-        assert [{name: each[name] for name in right} for each in printed] == [right] * 10
+        starts = await first_values(there, SPACE, bodies)
+        assert [_is_right(each) for each in starts] == [True] * 10, starts
+    records = await records_of(there, starts, ("applied", "repaired", "notApplied"))
+    assert {(each["state"], each["route"]) for each in records.values()} == {("applied", "nri")}
+    assert {tuple(each["hooks"]) for each in records.values()} == {("BatchResource", "OOMScoreAdj")}
+
+
+async def test_a_container_that_started_without_the_agent_is_repaired_within_a_second_of_its_connection(
+    there: Site,
+) -> None:
+    """The runtime's own record of the container shows it: the reconciler writes to cgroups alone."""
+    path, node = f"/api/v1/namespaces/{SPACE}/pods/missed", there.node
+    async with without_agent(there):
+        await there.created(SPACE, _batch("missed", 3, stays=True, nodeName=node.name))
+        runs = await there.running(SPACE, "missed")
+        starts = await starts_of(node, runs)
+        assert not any(map(_is_right, starts)), starts
+        before = connections(there)
+    folders = [_cgroup(there, runs["metadata"]["uid"]) / start.container for start in starts]
+
+    def repaired_s() -> float:
+        """Returns the seconds from the connection until all have their shares."""
+        wait_until(lambda: connections(there) > before, "connection of the agent")
+        connected_s = time.monotonic()
+        wait_until(lambda: all(_read(folder, "cpu.shares") == SHARES for folder in folders), "shares")
+        return time.monotonic() - connected_s
+
+    assert await asyncio.to_thread(repaired_s) < 1
+    for start in starts:
+        recorded = in_thread(partial(shares_that_the_runtime_records, node, start.container))
+        await until(recorded, "record of the runtime", holds=lambda found: found == SHARES)
+        await asyncio.to_thread(update_container, node, start.container, shares=2, quota_us=-1)
+    assert [_read(folder, "cpu.shares") for folder in folders] == [SHARES] * 3, "an update keeps the values of hooks"
+    for each in (await records_of(there, starts, ("repaired",))).values():
+        assert each["hooks"] == ["BatchResource", "OOMScoreAdj"]
+        assert each["after_ms"] > 0
+    await there.call("DELETE", path)
+
+
+@pytest.mark.soak
+@LONG
+async def test_200_containers_start_right_or_are_repaired_while_the_agent_is_killed_each_five_seconds(
+    there: Site,
+) -> None:
+    """A container that printed other values is recorded as repaired, and no other is."""
+    states: Counter[tuple[str, str]] = Counter()
+    longest_ms = 0
+    for turn in range(20):
+        names = [f"killed-{turn}-known", f"killed-{turn}-direct"]
+        bodies = [_batch(names[0], 5, stays=True), _batch(names[1], 5, stays=True, nodeName=there.node.name)]
+        async with beside(kill_at_intervals(there, 5)):
+            await asyncio.gather(*(there.created(SPACE, each) for each in bodies))
+            pods = await asyncio.gather(*(there.running(SPACE, name) for name in names))
+        starts = [start for each in pods for start in await starts_of(there.node, each)]
+        records = await records_of(there, starts, ("applied", "repaired"))
+        for start in starts:
+            found = records[start.container]
+            assert (found["state"] == "applied") == _is_right(start), (start, found)
+            states[found["state"], found.get("route", "")] += 1
+            longest_ms = max(longest_ms, found.get("after_ms", 0))
+        await removed(there, SPACE, names)
+    print(f"{sum(states.values())} starts: {dict(states)}; longest repair {longest_ms} ms")
+    assert sum(states.values()) == 200
 
 
 async def test_overcommitted_amounts_add_up(there: Site) -> None:

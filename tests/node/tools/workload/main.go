@@ -1,7 +1,7 @@
 // What the containers of the tests run: it waits, burns cpu, holds memory, and answers requests that measure how long answers take.
 //
 //	workload [-listen 127.0.0.1:8080] [-burn 2] [-hold 64]
-//	workload -limits                              print its own cgroup's values as JSON before all else, and end
+//	workload -limits [...]                        print its own cgroup's values as JSON before all else; alone: and end
 //
 //	POST /hold?mib=512                            hold so much from now on
 //	POST /burn?cores=2                            burn so many cores from now on
@@ -159,8 +159,11 @@ func limits() map[string]string {
 func main() {
 	if slices.Contains(os.Args[1:], "-limits") {
 		json.NewEncoder(os.Stdout).Encode(limits())
-		return
+		if len(os.Args) == 2 {
+			return
+		}
 	}
+	flag.Bool("limits", false, "print the values of its own cgroup first")
 	listen := flag.String("listen", "", "host:port to answer requests on")
 	cores := flag.Int("burn", 0, "cores to burn")
 	mib := flag.Int("hold", 0, "MiB to hold")
