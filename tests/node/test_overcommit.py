@@ -192,22 +192,23 @@ async def test_200_containers_start_right_or_are_repaired_while_the_agent_is_kil
     """A container that printed other values is recorded as repaired, and no other is."""
     states: Counter[tuple[str, str]] = Counter()
     longest_ms = 0
-    for turn in range(20):
-        names = [f"killed-{turn}-known", f"killed-{turn}-direct"]
-        bodies = [_batch(names[0], 5, stays=True), _batch(names[1], 5, stays=True, nodeName=there.node.name)]
-        async with beside(kill_at_intervals(there, 5)):
+    async with beside(kill_at_intervals(there, 5)):
+        for turn in range(20):
+            names = [f"killed-{turn}-known", f"killed-{turn}-direct"]
+            bodies = [_batch(names[0], 5, stays=True), _batch(names[1], 5, stays=True, nodeName=there.node.name)]
             await asyncio.gather(*(there.created(SPACE, each) for each in bodies))
             pods = await asyncio.gather(*(there.running(SPACE, name) for name in names))
-        starts = [start for each in pods for start in await starts_of(there.node, each)]
-        records = await records_of(there, starts, ("applied", "repaired"))
-        for start in starts:
-            found = records[start.container]
-            assert (found["state"] == "applied") == _is_right(start), (start, found)
-            states[found["state"], found.get("route", "")] += 1
-            longest_ms = max(longest_ms, found.get("after_ms", 0))
-        await removed(there, SPACE, names)
+            starts = [start for each in pods for start in await starts_of(there.node, each)]
+            records = await records_of(there, starts, ("applied", "repaired"))
+            for start in starts:
+                found = records[start.container]
+                assert (found["state"] == "applied") == _is_right(start), (start, found)
+                states[found["state"], found.get("route", "")] += 1
+                longest_ms = max(longest_ms, found.get("after_ms", 0))
+            await removed(there, SPACE, names)
     print(f"{sum(states.values())} starts: {dict(states)}; longest repair {longest_ms} ms")
     assert sum(states.values()) == 200
+    assert sum(count for (state, _), count in states.items() if state == "repaired"), "no start without the agent"
 
 
 async def test_overcommitted_amounts_add_up(there: Site) -> None:

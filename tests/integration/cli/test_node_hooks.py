@@ -69,7 +69,7 @@ async def test_each_container_has_its_newest_record(log: Log) -> None:
     assert "the newest 1 are shown, --limit shows more" in (await run(log, "node", "hooks", "busy", "--limit=1")).stdout
 
 
-async def test_a_node_without_records_says_why_and_an_unknown_one_is_named(log: Log) -> None:
+async def test_a_node_without_records_and_one_that_is_unknown_have_their_texts(log: Log) -> None:
     result = await run(log, "node", "hooks", "idle")
     assert result.exit_code == 0
     assert "no container of node idle has a record of its hooks" in result.stdout

@@ -33,7 +33,7 @@ class RuntimeSide(NamedTuple):
     """The knowledge of the container runtime's plugin.
 
     Attributes:
-        settled: the runtime has been asked for its containers, or cannot be: until then it may know more than files.
+        settled: the runtime has listed its containers, or cannot be reached: until then it may know more than files.
         start_only: hooks that only the runtime can apply.
     """
 

@@ -32,7 +32,7 @@ def log_of(folder: Path, name: str, cid: str, uid: str) -> None:
     (folder / "logs" / f"{name}-{cid}.log").symlink_to(folder / f"pods/default_{pod}_{uid}/{container}/0.log")
 
 
-def test_a_container_that_runs_without_its_values_is_repaired_by_the_reconciler_and_says_after_how_long(
+def test_a_container_that_runs_without_its_values_is_repaired_by_the_reconciler_within_its_own_age(
     machine: ManagedNode,
 ) -> None:
     tree = machine.files.tree
