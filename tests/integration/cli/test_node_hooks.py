@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from typing import Any
 
 import pytest
 
@@ -26,12 +27,12 @@ def _world() -> World:
     return world
 
 
-def hooked(number: int, state: str, **fields: object) -> HookedContainer:
+def hooked(number: int, state: str, **fields: Any) -> HookedContainer:
     name = f"p{number}"
     return HookedContainer(
         container_id=f"id-{number}", pod_uid=name, pod=f"d/{name}", container="main", state=state,
         at_ns=NOW_NS + number * SECOND, **fields,
-    )  # type: ignore[arg-type]  # fmt: skip
+    )  # fmt: skip
 
 
 @pytest.fixture
