@@ -83,7 +83,7 @@ def test_the_published_configmap_of_the_guide_is_named_with_its_line_and_its_con
     text = config_map("descheduler/v1alpha2", "koord-descheduler-config", DESCHEDULER % 10)
     code, output = checked(tmp_path, text)
     assert code == 1
-    assert [line.partition(": ")[0] for line in output.splitlines()] == ["FILE:1", "FILE"]
+    assert [line.partition(": ")[0] for line in output.splitlines()] == ["FILE:1", "FILE:10"]
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_a_configuration_with_many_faults_names_ten_and_that_there_may_be_more(t
     text = DESCHEDULER % 50 + "".join(f"  - {{name: p{number}, nodeSelector: 3}}\n" for number in range(12))
     code, output = checked(tmp_path, text)
     assert code == 1
-    assert output.count("FILE: fault") == 10
+    assert output.count(": fault: ") == 10
     assert "note: DeschedulerConfiguration: these are the first 10 faults; there may be more" in output
 
 
