@@ -9,7 +9,7 @@
 ARG PYTHON_IMAGE=python:3.13-slim
 
 FROM ${PYTHON_IMAGE} AS build
-ARG EXTRAS=gateway,scheduler,quota-ledger,slo-controller,descheduler,simulator,metrics-ingest,action-ingest,device-discovery,audit,node-agent,devices,cli
+ARG EXTRAS=gateway,scheduler,quota-ledger,slo-controller,descheduler,simulator,metrics-ingest,action-ingest,device-discovery,audit,node-agent,devices,runtime-proxy,cli
 WORKDIR /src
 RUN python3 -m venv /opt/koord
 # What changes seldom comes first: a changed service is then a matter of seconds.

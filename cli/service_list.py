@@ -35,6 +35,8 @@ environment.
 
 DEVICE_DAEMON = "device-daemon"
 """Runs on nodes with accelerators beside the agent, with Koordinator's flags; `koord up` does not start it."""
+RUNTIME_PROXY = "runtime-proxy"
+"""Runs on nodes between kubelet and container runtime, with Koordinator's flags; `koord up` does not start it."""
 
 SHARDED = ("metrics-ingest", "action-ingest", "device-discovery")
 """Services of which each shard has its own: they write a family of contexts."""

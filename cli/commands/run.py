@@ -6,18 +6,20 @@ import sys
 import click
 
 from cli.commands.device_daemon import device_daemon
-from cli.service_list import AGENTS, DEVICE_DAEMON, SERVICES, load, settings_of
+from cli.commands.runtime_proxy import runtime_proxy
+from cli.service_list import AGENTS, DEVICE_DAEMON, RUNTIME_PROXY, SERVICES, load, settings_of
 
-PROGRAMS = (*SERVICES, *AGENTS, DEVICE_DAEMON)
-_FLAGS = "device-daemon flags"
+WITH_FLAGS = {DEVICE_DAEMON: device_daemon, RUNTIME_PROXY: runtime_proxy}
+PROGRAMS = (*SERVICES, *AGENTS, *WITH_FLAGS)
+_FLAGS = "flags of a program that has its own"
 
 
 class RunService(click.Command):
     """`koord run SERVICE --help` prints the service's settings."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Answer `SERVICE --help` before click answers `--help`; flags of the device daemon are its own."""
-        if args and args[0] == DEVICE_DAEMON:
+        """Answer `SERVICE --help` before click answers `--help`; some programs have flags of their own."""
+        if args and args[0] in WITH_FLAGS:
             ctx.meta[_FLAGS], args = args[1:], args[:1]
         named = [arg for arg in args if arg in PROGRAMS]
         if named and any(arg in {"--help", "-h"} for arg in args):
@@ -46,14 +48,15 @@ def run(ctx: click.Context, service: str) -> None:
     """Run one service until SIGTERM.
 
     SERVICE is gateway, scheduler, quota-ledger, slo-controller, descheduler, simulator, metrics-ingest, action-ingest,
-    device-discovery, audit, node-agent or device-daemon.
+    device-discovery, audit, node-agent, device-daemon or runtime-proxy.
 
-    It needs KOORD_POSTGRES and KOORD_NATS; a node's agent needs KOORD_MQTT or KOORD_NATS alone, and device-daemon,
-    which takes flags, neither. With KOORD_HTTP_ADDR=host:port it serves /healthz, /readyz, /metrics and /statusz. Logs
-    are JSON on stderr. It ends with 0 after SIGTERM; any other end is an error, and the supervisor starts it again.
+    It needs KOORD_POSTGRES and KOORD_NATS; a node's agent needs KOORD_MQTT or KOORD_NATS alone, and device-daemon and
+    runtime-proxy, which take flags, neither. With KOORD_HTTP_ADDR=host:port it serves /healthz, /readyz, /metrics and
+    /statusz. Logs are JSON on stderr. It ends with 0 after SIGTERM; any other end is an error, and the supervisor
+    starts it again.
     """
-    if service == DEVICE_DAEMON:
-        sys.exit(device_daemon.main(ctx.meta[_FLAGS], prog_name="koord run device-daemon", standalone_mode=False))
+    if service in WITH_FLAGS:
+        sys.exit(WITH_FLAGS[service].main(ctx.meta[_FLAGS], prog_name=f"koord run {service}", standalone_mode=False))
     if service in AGENTS:
         from services.node_agent.service import run as run_agent
 

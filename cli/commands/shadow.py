@@ -146,7 +146,7 @@ def _render(found: ShadowReport, since: datetime | None) -> None:
             f"{found.compared:,} placements of {whose}, evaluated by our profile {', '.join(found.profiles)}, "
             f"{instant_of(found.first_ns)} to {instant_of(found.last_ns)}\n"
         )
-        gap = f"by {found.gap.p50} (p50), {found.gap.p90} (p90), {found.gap.max} (max)"
+        gap = f"lower by {found.gap.p50} (p50), {found.gap.p90} (p90), {found.gap.max} (max)"
         rows = [
             ("the node we would have chosen", found.same_node, ""),
             ("another node with the same score", found.equal_score, ""),
@@ -155,7 +155,7 @@ def _render(found: ShadowReport, since: datetime | None) -> None:
             ("any node, where our filters reject all", found.found_none, ""),
         ]
         show_table(
-            ("they chose", "pods", "share", "lower"),
+            ("they chose", "pods", "share", ""),
             [(what, f"{pods:,}", f"{100 * pods / found.compared:.1f} %", more) for what, pods, more in rows],
         )
     if found.not_compared:
@@ -190,7 +190,7 @@ def _render_worst(one: Worst) -> None:
     show_text(f"\n{one.pod} at {instant_of(one.at_ns)} ({one.event}): {one.gap} below ours")
     for mark, node, score, parts in (
         ("theirs", one.theirs, one.their_score, one.their_parts),
-        ("ours", one.ours, one.score, one.parts),
+        ("ours  ", one.ours, one.score, one.parts),
     ):
         listed = ", ".join(f"{plugin} {part}" for plugin, part in parts.items())
-        show_text(f"  {mark:<6}  {node}: {score} ({listed})")
+        show_text(f"  {mark} {node}: {score} ({listed})")

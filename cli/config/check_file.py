@@ -1,14 +1,12 @@
 """Checks a configuration file as the service that reads it would: the same readers, without a system."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import yaml
-from msgspec.structs import replace
 
-from cli.config.fault_lines import line_of
 from shared.domain.all_faults import MOST, Fault
 from shared.domain.config_map_text import config_map_text
 from shared.errors import KoordError
@@ -74,7 +72,7 @@ def check_file(path: Path) -> list[CheckedLine]:
             found += checked or []
         elif kind in KINDS:
             known += 1
-            found += _placed(node, _document(str(kind), KINDS[str(kind)], yaml.safe_dump(document)))
+            found += _document(str(kind), KINDS[str(kind)], yaml.safe_dump(document))
     if not known:
         kinds = ", ".join((*KINDS, "ConfigMap slo-controller-config"))
         raise BadConfigFile(f"{path} has no configuration that a service reads; there are {kinds}")
@@ -105,19 +103,12 @@ def _config_map(node: Any, document: Mapping[str, Any]) -> list[CheckedLine] | N
         reason = f"{version!r} is not a ConfigMap's, so no API server takes it; write apiVersion: v1"
         found.append(CheckedLine(FAULT, what, _line(node, "apiVersion"), "apiVersion", reason))
     found += _unread(what, _line(node, "metadata"), metadata if isinstance(metadata, dict) else {}, config)
-    inside = _node(node, "data")
     if config == SLO:
-        return [*found, *_placed(inside, _slo(what, texts))]
+        return [*found, *_slo(what, texts)]
     text, reason = config_map_text(config, texts)
     if text is None:
         return [*found, CheckedLine(FAULT, what, _line(node, "data"), "data", reason)]
-    key = next((key for key, each in texts.items() if each == text), "")
-    return [*found, *_placed(_node(inside, key), _document(what, config, text))]
-
-
-def _placed(node: Any, found: Iterable[CheckedLine]) -> list[CheckedLine]:
-    """Returns findings with their lines, as far as their places are in a node."""
-    return [replace(each, line=line_of(node, each.path, each.reason)) for each in found]
+    return [*found, *_document(what, config, text)]
 
 
 def _unread(what: str, line: int, metadata: Mapping[str, Any], config: str) -> Iterator[CheckedLine]:
@@ -183,12 +174,6 @@ def _slo(what: str, texts: Mapping[str, str]) -> list[CheckedLine]:
         *(CheckedLine(FAULT, what, 0, each.place, each.fault) for each in parsed.problems),
         *(CheckedLine(NOTE, what, 0, "", each) for each in (*unknown_documents(texts), *unknown_in(texts))),
     ]
-
-
-def _node(node: Any, field: str) -> Any:
-    """Returns the value of a field of a document; None where it is absent."""
-    pairs = node.value if isinstance(node, yaml.MappingNode) else ()
-    return next((value for key, value in pairs if key.value == field), None)
 
 
 def _line(node: Any, field: str) -> int:

@@ -279,7 +279,7 @@ async def _gateway_answers(nats: str, found: list[Finding]) -> Permissions | Non
         answered = msgspec.json.decode(permissions, type=Permissions)
         found += check_cluster.about_permissions(answered)
     if isinstance(lists, bytes):
-        found += check_cluster.about_lists(msgspec.json.decode(lists, type=GatewayLists), answered)
+        found += check_cluster.about_lists(msgspec.json.decode(lists, type=GatewayLists))
     if isinstance(evictions, bytes):
         found += check_cluster.about_evictions(msgspec.json.decode(evictions, type=EvictionStatus))
     missing = {

@@ -5,7 +5,6 @@ from itertools import groupby
 
 from cli.commands.active_config import ConfigStatus
 from cli.doctor.check_postgres import clock_finding
-from cli.doctor.denied_rights import APPLY, NAMED, about_denied, denied_rule, remedy_of_denial
 from cli.doctor.finding import Finding, Severity
 from cli.doctor.one_outage import API_SERVER, OutageFinding
 from cli.node.ignored_reports import describe_ignored, remedy_of
@@ -27,12 +26,20 @@ SILENT_REPORTS = 3
 """As many reports must be missing before an agent counts as silent."""
 SILENT_AT_LEAST_S = 30.0
 UNREAD_S = 180.0
+NAMED = 5
+"""So many objects are named; the others are counted."""
 
 _ABOUT_PARTS = {
     "scheduling": "docs/plugins.md: what each plugin does, and which are missing",
     "slo": "correct the names; docs/overcommit.md has the fields",
 }
 """Where to read on about parts of a configuration without effect, by context."""
+
+_APPLY = "kubectl apply -k k8s/rbac"
+_APPLY_SHADOW = "kubectl apply -f k8s/rbac/shadow.yaml -f k8s/rbac/config-reader.yaml"
+"""Without the account that writes."""
+_ACCOUNT, _SHADOW_ACCOUNT = "koordstream-gateway", "koordstream-shadow"
+"""The service accounts to which it grants rights."""
 
 
 def about_permissions(found: Permissions) -> Iterator[Finding]:
@@ -54,15 +61,25 @@ def about_permissions(found: Permissions) -> Iterator[Finding]:
     ]
     if len(missing) > NAMED:  # one remedy grants all of them
         rest = f"; and {len(missing) - NAMED} more purposes lack rights"
-        yield Finding("error", "rbac", f"{who} may not {'; '.join(missing[:NAMED])}{rest}", remedy_of_denial(found))
+        yield Finding("error", "rbac", f"{who} may not {'; '.join(missing[:NAMED])}{rest}", _remedy(found))
     else:
-        yield from (Finding("error", "rbac", f"{who} may not {each}", remedy_of_denial(found)) for each in missing)
+        yield from (Finding("error", "rbac", f"{who} may not {each}", _remedy(found)) for each in missing)
     if not found.missing:
         what = "read what shadow mode follows" if found.shadow else "do all that effects need"
         yield Finding("ok", "rbac", f"{who} may {what} ({len(found.allowed)} rules)")
     direction = "ahead of" if found.ahead_s > 0 else "behind"
     what = f"the API server's clock is {abs(found.ahead_s):.1f} s {direction} the gateway's"
     yield clock_finding(max(abs(found.ahead_s) - 0.5, 0.0), what)
+
+
+def _remedy(found: Permissions) -> str:
+    """Returns how the account gets its rights: the manifests grant them to one service account alone."""
+    own = _SHADOW_ACCOUNT if found.shadow else _ACCOUNT
+    apply = _APPLY_SHADOW if found.shadow else _APPLY
+    if not found.account or found.account.endswith(f":{own}"):
+        return f"grant it: `{apply}`"
+    other = "" if found.shadow else ", or write nothing: `koord up --shadow`"
+    return f"use a kubeconfig of the account {own}, to which `{apply}` grants it{other}"
 
 
 def about_identity(found: Sequence[Found]) -> Iterator[Finding]:
@@ -75,18 +92,13 @@ def about_identity(found: Sequence[Found]) -> Iterator[Finding]:
         yield Finding("note", "cluster", what, "start the gateway, or the simulator: it records its cluster first")
 
 
-def about_lists(found: GatewayLists, permissions: Permissions | None = None) -> Iterator[Finding]:
-    """Reports lists that are not believed, and resources that are not read.
-
-    Args:
-        permissions: of the gateway's account; None where they are not known.
-    """
-    yield from about_denied(found.unread, permissions)
+def about_lists(found: GatewayLists) -> Iterator[Finding]:
+    """Reports lists that are not believed, and resources that are not read."""
     for short in found.short:
         remedy = "if these objects are gone: `koord cluster confirm`; else see why the API server lacks them"
         yield Finding("error", "cluster", f"{short}; it is not believed, and {short.stopped}", remedy)
     by_cause: dict[str, list[Unread]] = {}
-    for unread in (each for each in found.unread if not denied_rule(each.reason)):
+    for unread in found.unread:
         by_cause.setdefault(unread.cause, []).append(unread)
     for together in by_cause.values():
         longest = max(together, key=lambda each: each.lasts_s)
@@ -120,7 +132,7 @@ def about_refusals(refusals: Sequence[Found], found: Permissions | None) -> Iter
         if rule in granted:
             continue
         what = f"the gateway was refused `{rule}` for {first_names(names, NAMED)}"
-        yield Finding("error", "rbac", what, f"grant it: `{APPLY}`; what was refused is decided anew")
+        yield Finding("error", "rbac", what, f"grant it: `{_APPLY}`; what was refused is decided anew")
 
 
 def about_refused_intents(refused: Sequence[Found]) -> Iterator[Finding]:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from cli.doctor.denied_rights import denied_rule, remedy_of_denial
 from cli.doctor.finding import Finding
 from cli.doctor.one_outage import API_SERVER, POSTGRES, OutageFinding
 from cli.terminal.durations import age
@@ -139,9 +138,6 @@ def about_unreachable(statuses: Mapping[str, Status | None]) -> Iterator[Finding
                 f"since {instant_text(first.since_ns // SECOND * SECOND)} {names} wait{'s' if len(found) == 1 else ''} for it",
             )
             yield OutageFinding("error", "services", what, OF_A_HANG, server=POSTGRES, follows=follows)
-            continue
-        if denied_rule(first.reason):
-            yield Finding("error", "services", f"{names} {first}", remedy_of_denial(None))
             continue
         remedy = "see that it runs, and what lies between: contact is tried again and again, without a restart"
         server = API_SERVER if API_SERVER in first.server else first.server

@@ -16,7 +16,7 @@ class GangListed(msgspec.Struct, frozen=True):
     """A gang.
 
     Attributes:
-        state: `satisfied`, `waiting`, `incomplete`, `empty` (it has no pods), `ignored` or `unknown`.
+        state: `satisfied`, `waiting`, `incomplete` or `unknown`.
         lacks: why it is not tried; empty where it is.
     """
 

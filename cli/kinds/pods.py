@@ -87,7 +87,7 @@ KIND = Kind(
         Column("gang", lambda item: item.gang.removeprefix(f"{item.namespace}/") or "-"),
         Column("requests", lambda item: human_amounts(item.requests)),
         Column("priority", attrgetter("priority"), is_wide=True, is_right=True),
-        Column("failed tries", attrgetter("attempts"), is_wide=True, is_right=True),
+        Column("tries", attrgetter("attempts"), is_wide=True, is_right=True),
         Column("scheduler", attrgetter("scheduler"), is_wide=True),
     ),
     is_namespaced=True,

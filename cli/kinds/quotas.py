@@ -54,7 +54,7 @@ KIND = Kind(
     read,
     (
         Column("quota", render.name),
-        Column("resource", render.resource),
+        Column("resource", attrgetter("resource")),
         *(Column(field, _amount(field), is_right=True) for field in render.AMOUNTS),
         Column("parent", attrgetter("parent"), is_wide=True),
         Column("tree", lambda row: row.tree or "default", is_wide=True),

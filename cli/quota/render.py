@@ -15,7 +15,7 @@ from services.quota_ledger.explain.explain_runtime import (
 from services.quota_ledger.explain.quota_overview import OverviewRow
 from services.quota_ledger.explain.quota_shortfall_of_pod import PodExplanation
 from shared.domain.amounts import nonzero, sub
-from shared.kube.quota_resources import faults_of, may_be_requested
+from shared.kube.quota_resources import faults_of
 from shared.kube.resource_names import QUOTAS
 
 BAR = 20
@@ -51,12 +51,7 @@ def rows(lines: Iterable[OverviewRow]) -> Iterator[tuple[str, ...]]:
     """The table of `koord get quotas`."""
     for line in lines:
         sizes = (line.min, line.max, line.runtime, line.used, line.borrowed, line.lent, line.waiting)
-        yield name(line), resource(line), *(amount(line.resource, size) for size in sizes)
-
-
-def resource(line: OverviewRow) -> str:
-    """The resource of a line, with a mark where no pod can request it: a typing error of some quota in the tree."""
-    return line.resource if may_be_requested(line.resource) else f"{line.resource} (no pod requests it)"
+        yield name(line), line.resource, *(amount(line.resource, size) for size in sizes)
 
 
 def name(line: OverviewRow) -> str:

@@ -16,7 +16,6 @@ from cli.terminal.object_name import namespaced_name
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format, table_lines
 from services.scheduler.explain.gang_status import (
-    EMPTY,
     IGNORED,
     INCOMPLETE,
     SATISFIED,
@@ -71,7 +70,7 @@ class GangExplanation(msgspec.Struct, frozen=True):
     """The state of a gang.
 
     Attributes:
-        state: `satisfied`, `waiting`, `incomplete`, `empty`, `ignored` or `unknown`.
+        state: `satisfied`, `waiting`, `incomplete`, `ignored` or `unknown`.
         summary: one sentence.
         declared_by: `PodGroup` or `pods`.
         minimum, total: pods that are placed together, and pods as declared.
@@ -150,7 +149,7 @@ async def explain_gang(log: LogReader, view: SchedulerState, name: str) -> GangE
     waiting = [each for each in waiting_pods(view, rules, now_ns) if each.record.uid in uids]
     pending = {each.pod_uid: each for each in await pending_in(log, view, waiting)}
     failed = _failed(list(pending.values()))
-    condition = await _condition(log, status) if status.state not in (SATISFIED, EMPTY) else ""
+    condition = await _condition(log, status) if status.state != SATISFIED else ""
     explanation = _explanation(status, pending, failed, condition)
     return msgspec.structs.replace(
         explanation,
@@ -220,8 +219,8 @@ def _explanation(
         attempts=max((each.attempts for each in waiting), default=0),
         last_attempt=last.last_attempt if last else "",
         next_attempt=last.next_attempt if last else "",
-        failed_member=f"{failed.namespace}/{failed.name}" if failed and status.state not in (SATISFIED, EMPTY) else "",
-        nearest_domain=_nearest_domain(failed) if failed and status.state not in (SATISFIED, EMPTY) else "",
+        failed_member=f"{failed.namespace}/{failed.name}" if failed and status.state != SATISFIED else "",
+        nearest_domain=_nearest_domain(failed) if failed and status.state != SATISFIED else "",
         condition=condition,
         members=tuple(
             GangMember(
@@ -250,8 +249,6 @@ def _summary(status: GangStatus, failed: PendingPod | None) -> str:
         return f"its pods are placed one by one, since {status.lacks}: {there}"
     if status.state == SATISFIED:
         return f"it needs no more pods: {there}"
-    if status.state == EMPTY:
-        return "it has no pods; it was placed once, and pods that are created again are placed one by one"
     if status.state == INCOMPLETE:
         return f"it is not tried: {status.lacks}"
     if failed is None:

@@ -58,11 +58,6 @@ def all_faults(document: Any, first_fault: Callable[[Any], Fault | None]) -> lis
     return faults
 
 
-def place_of(path: str, reason: str) -> Path:
-    """Returns the innermost place that a fault names, as keys and indexes."""
-    return (*_tokens(path), *_within(reason))
-
-
 def _within(reason: str) -> Path:
     """Returns the place that a reason names within the place of its fault; empty for none."""
     if unknown := _UNKNOWN.search(reason):

@@ -19,14 +19,9 @@ def faults_of(quota: DeclaredQuota) -> tuple[str, ...]:
     return (*quota.ignored, *never_requested(quota.max))
 
 
-def may_be_requested(resource: str) -> bool:
-    """Returns whether a pod can request a resource of this name."""
-    return "/" in resource or resource in COMMON or resource.startswith(_HUGE_PAGES)
-
-
 def never_requested(resources: Iterable[str]) -> tuple[str, ...]:
     """Returns a sentence about each resource that no pod can request, with the one that is probably meant."""
-    found = [name for name in sorted(resources) if not may_be_requested(name)]
+    found = [name for name in sorted(resources) if not ("/" in name or name in COMMON or name.startswith(_HUGE_PAGES))]
     if not found:
         return ()
     from shared.closest_name import did_you_mean  # only here: it takes a tenth of a command's start

@@ -12,8 +12,6 @@ that are free.
 import atexit
 import os
 import shutil
-import socket
-import subprocess
 import tempfile
 import urllib.request
 from pathlib import Path
@@ -26,12 +24,11 @@ from cli.dev.binaries import Report, provide
 from cli.dev.kube_client import ApiRefused
 from cli.dev.local_control_plane import Cluster
 from cli.dev.node.cgroup_tree import NoTree, Tree, check_cgroups
-from cli.dev.node.config_files import Programs, write_containerd, write_kubelet
-from cli.dev.node.container_image import write_image
+from cli.dev.node.config_files import Programs, write_kubelet
+from cli.dev.node.containerd_process import start_containerd
 from cli.dev.node.linux_namespaces import Space
 from cli.processes.child_process import Process
 from cli.processes.free_ports import free_port
-from shared.errors import KoordError
 
 IMAGE = "koordstream.test/workload:1"
 """Runs the program of tests/node/tools/workload."""
@@ -121,7 +118,7 @@ class RealNode:
             self.container_logs.mkdir()
             self.tree.__enter__()
             self._space.start()
-            self._start_containerd(have)
+            self.containerd = start_containerd(self.folder, self._space, have, IMAGE, READY_WITHIN_S)
             self._start_kubelet(have)
         except BaseException:
             self.stop()
@@ -149,22 +146,6 @@ class RealNode:
             Path("/var/lib/kubelet"): None,
             Path("/run/containerd"): None,
         }
-
-    def _start_containerd(self, have: Programs) -> None:
-        config = write_containerd(self.folder, have, IMAGE)
-        path = f"{have.shim.parent}:{have.runc.parent}:{os.environ.get('PATH', '')}"
-        self.containerd = self._space.process(
-            "containerd", [have.containerd, f"--config={config}"], os.environ | {"PATH": path}
-        )
-        self.containerd.start()
-        self.containerd.wait_until(lambda: _listens(self.folder / "containerd.sock"), READY_WITHIN_S)
-        image = write_image(self.folder / "workload.tar", have.workload, [IMAGE])
-        address = f"--address={self.folder}/containerd.sock"
-        command: list[str | Path] = [have.ctr, address, "--namespace=k8s.io", "images", "import"]
-        command += ["--local", "--platform=linux/amd64", image]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise KoordError(f"containerd does not import the test's image: {done.stderr.strip()}")
 
     def _start_kubelet(self, have: Programs) -> None:
         health = free_port()
@@ -204,11 +185,6 @@ class RealNode:
         except (ApiRefused, OSError):
             return False
         return conditions.get("Ready") == "True"
-
-
-def _listens(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX) as probe:
-        return probe.connect_ex(str(path)) == 0
 
 
 def _healthy(port: int) -> bool:

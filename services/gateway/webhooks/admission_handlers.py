@@ -20,7 +20,6 @@ from shared.admission.quota import quota_validation
 from shared.admission.quota.quota_topology import Topology
 from shared.admission.quota.quota_validation import PodsOf, Rules
 from shared.admission.slo_config import configmap_validation
-from shared.kube.quota_resources import faults_of
 
 Raw = dict[str, Any]
 
@@ -166,13 +165,6 @@ class AdmissionHandlers:
             quota_validation.check_update(topology, request.old_object, request.object, self._pods_of(), rules)
         if self._recent is not None and not request.dry_run:
             self._recent.record(name, request.object)
-
-    def quota_warnings(self, request: Request) -> tuple[str, ...]:
-        """Returns a sentence about each setting and resource of an admitted quota that has no effect."""
-        if request.object is None:
-            return ()
-        quota = quota_validation.read(request.object)
-        return tuple(f"quota {quota.name}: {fault}" for fault in faults_of(quota))
 
     def _topology(self, but: str = "") -> Topology:
         observed = self.state.topology

@@ -1,7 +1,6 @@
 """AdmissionReview requests and responses. Source: Kubernetes' admission.k8s.io/v1."""
 
 from base64 import b64encode
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -66,15 +65,9 @@ def read(body: bytes) -> Request:
     return review.request
 
 
-def allowed(request: Request, after: Raw | None = None, warnings: Sequence[str] = ()) -> bytes:
-    """Returns the response that admits the object, with a patch to `after` if given.
-
-    Args:
-        warnings: sentences that clients such as kubectl print.
-    """
+def allowed(request: Request, after: Raw | None = None) -> bytes:
+    """Returns the response that admits the object, with a patch to `after` if given."""
     response: Raw = {"uid": request.uid, "allowed": True}
-    if warnings:
-        response["warnings"] = list(warnings)
     if after is not None and (steps := patch(request.object, after)):
         response |= {"patchType": "JSONPatch", "patch": b64encode(msgspec.json.encode(steps)).decode()}
     return _encoded(response)

@@ -173,8 +173,7 @@ class WebhookServer:
                     continue
                 log.info("refused", extra={"webhook": webhook.name, "code": refused.code, "text": str(refused)})
                 return "refused", admission_review.refused(request, webhook.code, refused.code, str(refused))
-            warnings = webhook.warn(self._handlers(), request) if webhook.warn is not None else ()
-            return "allowed", admission_review.allowed(request, after, warnings)
+            return "allowed", admission_review.allowed(request, after)
 
     async def _advanced(self, position: int, until: float) -> bool:
         """Waits until the State has advanced; returns False after the time-out."""

@@ -3,12 +3,11 @@
 Source: spec/api.md 5.1. Names and paths are upstream's.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from services.gateway.webhooks.admission_handlers import AdmissionHandlers as Handlers
 from services.gateway.webhooks.admission_handlers import Handler
-from services.gateway.webhooks.admission_review import Request
 from shared.admission.feature_gates import Gates
 from shared.admission.quota.quota_evaluation import GATE as EVALUATION_GATE
 
@@ -35,7 +34,6 @@ class Webhook(NamedTuple):
         code: HTTP status of a rejection.
         exempts: objects of the system's own namespace, and of namespaces labelled `control-plane`, are not sent to it.
         selector: label selector of the objects that are sent to it.
-        warn: returns sentences about an admitted object, which clients print; None for none.
         evaluates_quota: an admitted pod is added to its quota's usage, unless the request is a dry run.
     """
 
@@ -53,7 +51,6 @@ class Webhook(NamedTuple):
     exempts: bool = False
     selector: Mapping[str, Any] = _ALL
     evaluates_quota: bool = False
-    warn: Callable[[Handlers, Request], Sequence[str]] | None = None
 
 
 WEBHOOKS = (
@@ -69,8 +66,7 @@ WEBHOOKS = (
     Webhook("vpod.koordinator.sh", "/validate-pod", "PodValidatingWebhook", ("",), "v1", "pods", "Namespaced",
             ("CREATE", "UPDATE"), Handlers.validate_pod, exempts=True, evaluates_quota=True),
     Webhook("velasticquota.koordinator.sh", f"/validate-{_QUOTA}", "ElasticValidatingWebhook", _QUOTA_GROUPS,
-            "v1alpha1", "elasticquotas", "Namespaced", ("CREATE", "UPDATE", "DELETE"), Handlers.validate_quota,
-            warn=Handlers.quota_warnings),
+            "v1alpha1", "elasticquotas", "Namespaced", ("CREATE", "UPDATE", "DELETE"), Handlers.validate_quota),
     Webhook("vnode.koordinator.sh", "/validate-node", "NodeValidatingWebhook", ("",), "v1", "nodes", "Cluster",
             ("UPDATE",), Handlers.validate_node),
     Webhook("vconfigmap.koordinator.sh", "/validate-configmap", "ConfigMapValidatingWebhook", ("",), "v1", "configmaps",

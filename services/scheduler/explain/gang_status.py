@@ -20,7 +20,6 @@ from shared.domain.ignored_gang_annotations import ignored_of_pod, ignored_of_po
 from shared.domain.network_topology import read_gather
 
 SATISFIED, INCOMPLETE, WAITING, UNKNOWN, IGNORED = "satisfied", "incomplete", "waiting", "unknown", "ignored"
-EMPTY = "empty"
 
 
 class MemberStatus(NamedTuple):
@@ -43,8 +42,7 @@ class GangStatus(NamedTuple):
         settings: None while it has no readable minimum.
         match_policy: the one in force.
         state: `satisfied`, `waiting` (it is tried as a whole), `incomplete` (it lacks pods, or its group does),
-            `unknown` without settings, `empty` (it has no pods, and needs none to go on), or `ignored`: the profile of
-            its pods groups none, they are placed one by one.
+            `unknown` without settings, or `ignored`: the profile of its pods groups none, they are placed one by one.
         lacks: why it is not tried as a whole: text of the missing pods or plugin; empty where it is.
         needed: how many more of its pods have to be placed.
     """
@@ -80,12 +78,12 @@ def gang_status(view: SchedulerState, rules: QueueRules, gang: str) -> GangStatu
         return GangStatus(gang, record, settings, policy, IGNORED, lacks, 0, members)
     lacks = "; ".join(grouping.missing(settings.groups))
     if grouping.is_satisfied_for_good(gang):
-        return GangStatus(gang, record, settings, policy, SATISFIED if members else EMPTY, "", 0, members)
+        return GangStatus(gang, record, settings, policy, SATISFIED, "", 0, members)
     if lacks:
         return GangStatus(gang, record, settings, policy, INCOMPLETE, lacks, 0, members)
     needed = grouping.needed(settings.groups)
     if not any(needed.values()):
-        return GangStatus(gang, record, settings, policy, SATISFIED if members else EMPTY, "", 0, members)
+        return GangStatus(gang, record, settings, policy, SATISFIED, "", 0, members)
     held_back = _held_back(grouping, members)
     state = INCOMPLETE if held_back is not None else WAITING
     return GangStatus(

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from cli.commands.run import PROGRAMS
-from cli.service_list import CONTEXTS, DEVICE_DAEMON, SERVICES, load
+from cli.service_list import CONTEXTS, DEVICE_DAEMON, RUNTIME_PROXY, SERVICES, load
 from services.node_agent.settings import AgentEnvironment, AgentSettings
 from shared.runtime.service import Environment
 from shared.settings import Settings, variable_of
@@ -42,7 +42,7 @@ def variables_of(settings: type[Settings], service: str = "") -> set[str]:
 
 
 def test_every_service_has_a_container_and_nothing_else_does(compose: Plain) -> None:
-    assert {one["command"][1] for one in running(compose).values()} == set(PROGRAMS) - {DEVICE_DAEMON}
+    assert {one["command"][1] for one in running(compose).values()} == set(PROGRAMS) - {DEVICE_DAEMON, RUNTIME_PROXY}
     assert set(compose["services"]) == {*running(compose), *ONE_SHOT, *SERVERS}
 
 

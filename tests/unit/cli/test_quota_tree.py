@@ -39,12 +39,6 @@ def test_the_whole_of_a_tree_comes_first_and_children_are_indented() -> None:
     ]
 
 
-def test_a_resource_that_no_pod_can_request_is_marked_in_every_quota_that_has_it() -> None:
-    lines = [OverviewRow("", name, "", 1, "memroy", 0, 5, 0, 0, 0, 0, 0) for name in ("a", "b")]
-    assert [row[1] for row in render.rows(lines)] == ["memroy (no pod requests it)"] * 2
-    assert [row[1] for row in render.rows([line()])] == ["example.com/chip"]
-
-
 def test_watching_shows_the_tree_again_until_interrupted(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
 
 from cli.scheduling.defrag import answer_of, lines_of
 from cli.scheduling.why_eviction_case import ExplainedVictim, case_lines, explained
@@ -12,7 +11,6 @@ from services.descheduler.configuration.plugin_kinds import MIGRATION_CONTROLLER
 from services.descheduler.configuration.read_configuration import read_configuration
 from services.descheduler.framework.close_cases import left_node
 from services.descheduler.plugins.registry import REGISTRY
-from services.descheduler.state.descheduler_state import CONFIG_KEY
 from services.scheduler.explain.movable_pods import why_fixed
 from services.scheduler.explain.moves_that_admit_unit import moves_for
 from services.scheduler.explain.waiting_unit import waiting_unit
@@ -22,9 +20,9 @@ from shared.events.descheduling import EvictionCaseClosed, EvictionCaseOpened, V
 from tests.unit.descheduler.cluster_from_manifests import ManifestCluster
 
 GUIDE = (Path(__file__).parents[3] / "docs/descheduling.md").read_text()
+CONFIGS = re.findall(r"```yaml\n(apiVersion.*?)```", GUIDE, re.DOTALL)
+CONFIG = CONFIGS[0]
 FILES = dict(re.findall(r"```yaml\n# (\S+)\n(.*?)```", GUIDE, re.DOTALL))
-CONFIG = yaml.safe_load(FILES["descheduler.yaml"])["data"][CONFIG_KEY]
-CONFIGS = [CONFIG, *re.findall(r"```yaml\n(apiVersion.*?)```", GUIDE, re.DOTALL)]
 OPEN, CLOSED, DEFRAG, ADMITTED = re.findall(r"```text\n(.*?)```", GUIDE, re.DOTALL)
 
 

@@ -6,7 +6,7 @@ import yaml
 
 from cli.doctor.check_unread_objects import about_unread_objects
 from services.scheduler.configuration import config_drafts
-from services.scheduler.explain.gang_status import EMPTY, IGNORED, gang_status
+from services.scheduler.explain.gang_status import IGNORED, gang_status
 from services.scheduler.explain.objects_without_plugin import objects_without_plugin
 from services.scheduler.explain.waiting_order_config import rules_in_force
 from shared.domain import gang
@@ -55,19 +55,6 @@ def test_a_profile_without_their_plugins_ignores_gangs_and_reservations() -> Non
     )
     assert "1 Reservation (web): no pod uses held capacity" in second.what
     assert {first.severity, second.severity} == {"warning"}
-
-
-def test_a_gang_whose_pods_are_gone_is_empty() -> None:
-    world = _world(EXAMPLE.read_text())
-    for name in ("b", "c"):
-        world.add_pod(pod(name, cpu="1", on="n", phase="Running", labels={gang.POD_GROUP_LABEL: "train"}))
-    for name in ("a", "b", "c"):
-        world.drop_pod(name)
-    world.read()
-    world.view.read()
-    status = gang_status(world.view, rules_in_force(world.view), "d/train")
-    assert status is not None
-    assert (status.state, status.lacks, status.members) == (EMPTY, "", ())
 
 
 def _with_devices(config: str) -> World:

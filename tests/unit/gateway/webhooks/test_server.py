@@ -143,17 +143,3 @@ async def test_every_failure_is_answered_and_counted(served: Served) -> None:
         "koord_gateway_admissions_total", {"webhook": "broken", "answer": "error"}
     )
     assert counted == 1
-
-
-async def test_a_quota_with_a_resource_that_no_pod_can_request_is_admitted_with_a_warning(served: Served) -> None:
-    path = "/validate-scheduling-sigs-k8s-io-v1alpha1-elasticquota"
-    good = quota("team-x").object
-    misspelt = {**good, "spec": {"max": {"cpu": "10", "memroy": "5Gi"}, "min": {"cpu": "5"}}}
-    answer = await served.send(path, object=misspelt)
-    assert answer["allowed"] is True, answer
-    [warning] = answer["warnings"]
-    assert (
-        warning
-        == "quota team-x: max of 'memroy' limits nothing, since no pod can request it; perhaps 'memory' is meant"
-    )
-    assert "warnings" not in await served.send(path, object=good)
