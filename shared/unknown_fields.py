@@ -37,4 +37,4 @@ def _unknown(info: Any, value: Any, path: str) -> Iterator[str]:
             yield from _unknown(info.item_type, inner, f"{path}[{index}]")
     elif isinstance(info, inspect.DictType) and isinstance(value, dict):
         for name, inner in value.items():
-            yield from _unknown(info.value_type, inner, f"{path}.{name}")
+            yield from _unknown(info.value_type, inner, f"{path}.{name}" if path else name)

@@ -81,7 +81,7 @@ def about_writers(
             if (statuses or {}).get(replica := found.actor.partition("@")[2], ...) is None:
                 what += f", and process {replica} does not respond"
                 remedy = (
-                    "`koord up` starts a service that has ended again by itself; one that hangs is `silent` in its table "
+                    "`koord up` starts a service that has ended again by itself; one that hangs is `silent` in what it prints, "
                     "and is to be ended: `kill -9` and the process id there"
                 )
             remedy += _COMPILES if context == "scheduling" else ""

@@ -143,7 +143,7 @@ def _line(unit: Unit, back: Iterable[str] = ()) -> str:
     contact = (
         [*status.halted, *map(str, status.unreachable), *(f"reaches {each} again" for each in back)] if status else []
     )
-    notes = filter(None, (*contact, _last_end(unit, time.time())))
+    notes = filter(None, (*contact, _silence(unit), _last_end(unit, time.time())))
     return f"{second(datetime.now(UTC))} {unit.spec.name} {unit.state}{figures}{restarts}" + "".join(
         f"; {each}" for each in notes
     )

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from shared.domain.misspelt_settings import NAMES
 from shared.kube.elastic_quota import PREFIX
 
 ROOT = Path(__file__).parents[2]
@@ -62,3 +63,10 @@ def test_every_label_and_annotation_is_documented_and_no_other() -> None:
     assert sorted(labels - listed) == [], "add them to docs/security.md: who writes them, what checks them"
     gone = {name for name in listed - labels if name.removeprefix(PREFIX) not in suffixes}
     assert sorted(gone) == [], "nothing reads or writes them"
+
+
+def test_a_name_that_is_documented_is_never_called_misspelt() -> None:
+    of_gangs = "gang.scheduling.koordinator.sh"
+    listed = {tuple(name.rsplit("/", 1)) for name in documented() if re.match(r"([a-z.]+\.)?koordinator\.sh/", name)}
+    known = {(domain, name) for domain, names in NAMES.items() for name in names}
+    assert known == {(domain, name) for domain, name in listed if domain != of_gangs}

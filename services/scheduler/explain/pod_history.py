@@ -80,7 +80,7 @@ class PodHistory:
         self.steps.append(Step(f"{record.context}/{record.seq}", record.at_ns, event.type_name(), step))
 
     def ignored(self) -> tuple[str, ...]:
-        """Returns the labels and annotations of its newest object that cannot be read and have no effect."""
+        """Returns the labels and annotations of its newest object that have no effect."""
         if self._observed_pod is None:
             return ()
         metadata = self._observed_pod.metadata

@@ -1,4 +1,5 @@
-"""Labels and annotations of a pod that have no effect since they cannot be read: what upstream defaults to counts.
+"""Labels and annotations of a pod that have no effect: they cannot be read, so that what upstream defaults to counts,
+or their name, or that of a field, is misspelt.
 
 A misspelt QoS class lets a pod share CPUs that it should have for itself, so the fault has to be seen.
 """
@@ -7,6 +8,8 @@ from collections.abc import Iterator, Mapping
 
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.strict_annotation_parsing import read_counts, read_whole
+from shared.domain.misspelt_settings import misspelt_settings
+from shared.domain.pod_annotations import fields_without_effect
 from shared.domain.priority import LABEL as PRIORITY_CLASS
 from shared.domain.priority import SUB_PRIORITY, Priority, is_sub_priority
 from shared.domain.qos import LABEL as QOS_CLASS
@@ -32,6 +35,7 @@ def ignored_settings_of(pod_class: PodClass) -> tuple[str, ...]:
 
 def ignored_pod_settings(labels: Texts, annotations: Texts) -> Iterator[str]:
     """Yields each of them, with what it should be."""
+    yield from misspelt_settings(labels, annotations)
     for name, known in _NAMED:
         text = (labels or {}).get(name, "")
         if text and text not in known:
@@ -42,6 +46,7 @@ def ignored_pod_settings(labels: Texts, annotations: Texts) -> Iterator[str]:
         yield f"label {SUB_PRIORITY} is {text!r} and counts as 0; give a whole number, such as 5500"
     if not annotations:
         return
+    yield from fields_without_effect(annotations)
     text = annotations.get(ESTIMATED_FACTORS, "")
     if text and not read_counts(text):
         yield f'annotation {ESTIMATED_FACTORS} is {text!r} and is ignored; give JSON with percentages, such as {{"cpu": 85}}'

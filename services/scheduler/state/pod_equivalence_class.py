@@ -16,8 +16,10 @@ from msgspec.structs import replace
 
 from shared.domain import gang
 from shared.domain.deprecated_resources import with_current_names
+from shared.domain.misspelt_settings import meant_by
 from shared.domain.network_topology import SELECTOR
 from shared.domain.operating_mode_pod import is_operating
+from shared.domain.pod_annotations import ALLOCATE_HINT, JOINT_ALLOCATE, NUMA_SPEC, PARTITION_SPEC, RESOURCE_SPEC
 from shared.domain.pod_requests import (
     INFEASIBLE,
     RESIZE_PENDING,
@@ -41,8 +43,8 @@ HINTS = ("internal.scheduling.koordinator.sh/scheduling-hint", "scheduling.koord
 """Annotations with the decision of another scheduler; the first one takes precedence."""
 
 ANNOTATIONS = (
-    "scheduling.koordinator.sh/resource-spec",
-    "scheduling.koordinator.sh/numa-topology-spec",
+    RESOURCE_SPEC,
+    NUMA_SPEC,
     *HINTS,
     "scheduling.koordinator.sh/load-estimated-scaling-factors",
     "scheduling.koordinator.sh/load-estimated-seconds-after-pod-scheduled",
@@ -53,9 +55,9 @@ ANNOTATIONS = (
     RESERVATION_PLACEMENT,
     PRE_ALLOCATION,
     PRE_ALLOCATABLE_PRIORITY,
-    "scheduling.koordinator.sh/device-allocate-hint",
-    "scheduling.koordinator.sh/device-joint-allocate",
-    "scheduling.koordinator.sh/gpu-partition-spec",
+    ALLOCATE_HINT,
+    JOINT_ALLOCATE,
+    PARTITION_SPEC,
     *gang.ANNOTATIONS,
     SELECTOR,
 )
@@ -321,14 +323,18 @@ def _infeasible(status: PodStatus) -> tuple[PodCondition, ...]:
 
 
 def _notes(annotations: Mapping[str, str] | None) -> dict[str, str] | None:
-    """Returns the annotations of the class.
+    """Returns the annotations of the class; the misspelt ones belong to it, since a decision names them.
 
     A scheduling hint names the allocation to use, so with a hint allocations belong to them.
     """
-    if not annotations or annotations.keys().isdisjoint(_READ):
+    if not annotations:
         return None
-    hinted = any(hint in annotations for hint in HINTS)
-    return _chosen(annotations, ANNOTATIONS + ALLOCATION_ANNOTATIONS if hinted else ANNOTATIONS)
+    names = tuple(name for name in annotations if meant_by(name))
+    if not annotations.keys().isdisjoint(_READ):
+        names += ANNOTATIONS
+        if any(hint in annotations for hint in HINTS):
+            names += ALLOCATION_ANNOTATIONS
+    return _chosen(annotations, names)
 
 
 def _chosen(values: Mapping[str, str] | None, names: tuple[str, ...]) -> dict[str, str] | None:

@@ -108,16 +108,18 @@ def test_the_reason_of_an_end_is_whole_until_the_service_has_started_again_and_n
     assert capsys.readouterr().out.strip().endswith(" scheduler stopped restarts=2")
 
 
-def test_a_process_that_hangs_is_named_with_how_to_end_it(tmp_path: Path) -> None:
+def test_a_process_that_hangs_is_named_with_how_to_end_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     unit = unit_of(tmp_path)
     unit.process.start()
     try:
         unit.answered, unit.silent_s = True, 1_800_000_000.0
         pid = unit.process.pid
         assert unit.state == "silent"
-        assert (
-            cells(unit)[-1] == f"process {pid} does not respond since 08:00:00Z; `kill -9 {pid}`: it is started again"
-        )
+        text = f"process {pid} does not respond since 08:00:00Z; `kill -9 {pid}`: it is started again"
+        assert cells(unit)[-1] == text
+        with View([unit]) as view:  # not on a terminal
+            view.update()
+        assert capsys.readouterr().out.strip().endswith(f" scheduler silent; {text}")
     finally:
         unit.process.kill()
     assert "does not respond" not in cells(unit)[-1]

@@ -16,7 +16,6 @@ from typing import Any
 
 from cli.parity.runners.scheduler.numa import NumaCluster
 from services.scheduler.plugins.node_numa_resource import policy_names
-from services.scheduler.plugins.node_numa_resource.allocation_annotations import RESOURCE_SPEC
 from services.scheduler.plugins.node_numa_resource.choose_cpus_and_zones import NumaNode
 from services.scheduler.plugins.node_numa_resource.cpu_accumulator import NotEnoughCpus, Take, take_preferred
 from services.scheduler.plugins.node_numa_resource.cpus_permitted_by_bind_policy import satisfies
@@ -27,6 +26,7 @@ from services.scheduler.plugins.node_numa_resource.node_cpu_and_zone_options imp
 )
 from services.scheduler.plugins.registry import text
 from shared.domain.cpu_set import BadCpuList, cpu_list, parse_cpus
+from shared.domain.pod_annotations import RESOURCE_SPEC
 from shared.kube.system_annotations import RESOURCE_STATUS
 
 Raw = dict[str, Any]

@@ -20,10 +20,7 @@ from cli.parity.runners.scheduler.evaluation import agree
 from cli.parity.runners.scheduler.reason_words import upstream_text
 from cli.parity.runners.scheduler.recorded_cluster import Cluster, Tried
 from services.scheduler.plugins.helper.rejections import Rejection
-from services.scheduler.plugins.node_numa_resource.allocation_annotations import (
-    RESOURCE_SPEC,
-    allocation_of,
-)
+from services.scheduler.plugins.node_numa_resource.allocation_annotations import allocation_of
 from services.scheduler.plugins.node_numa_resource.choose_cpus_and_zones import NumaNode
 from services.scheduler.plugins.node_numa_resource.filter_score_reserve_on_one_node import NodeAdmission
 from services.scheduler.plugins.node_numa_resource.node_cache import NumaCache
@@ -35,6 +32,7 @@ from services.scheduler.plugins.node_numa_resource.topology_hints import hints_o
 from services.scheduler.plugins.node_numa_resource.topology_manager import numas_of
 from services.scheduler.plugins.registry import text
 from shared.domain.cpu_set import cpu_list
+from shared.domain.pod_annotations import RESOURCE_SPEC
 from shared.events.scheduling import PodPlaced
 from shared.kube.pod import ENDED_PHASES, Pod
 from shared.kube.resource_names import NODE_TOPOLOGIES

@@ -23,16 +23,19 @@ from shared.domain.device_requests import (
     normal_device_requests,
 )
 from shared.domain.label_selectors import Selector, canonical
+from shared.domain.pod_annotations import (
+    ALLOCATE_HINT,
+    JOINT_ALLOCATE,
+    PARTITION_SPEC,
+    DeviceHint,
+    JointAllocate,
+    PartitionSpec,
+)
 from shared.kube.device import GPU, ISOLATION_PROVIDER
 from shared.kube.json_text import read_json
 from shared.kube.pod import Pod
 from shared.kube.quantity import BadQuantity, nanos, value
-from shared.kube.selectors import LabelSelector
 from shared.type_error_words import field_fault, unreadable_annotation
-
-ALLOCATE_HINT = "scheduling.koordinator.sh/device-allocate-hint"
-JOINT_ALLOCATE = "scheduling.koordinator.sh/device-joint-allocate"
-PARTITION_SPEC = "scheduling.koordinator.sh/gpu-partition-spec"
 
 APPLY_FOR_ALL, REQUESTS_AS_COUNT = "ApplyForAll", "RequestsAsCount"
 DEVICE_LEVEL = "DeviceLevel"
@@ -159,29 +162,11 @@ def _gpu_request(requested: Amounts) -> GpuRequest:
     return GpuRequest(count, each, shared)
 
 
-class _Hint(msgspec.Struct, frozen=True, rename="camel"):
-    selector: LabelSelector | None = None
-    vf_selector: LabelSelector | None = None
-    allocate_strategy: str = ""
-    required_topology_scope: str = ""
-    exclusive_policy: str = ""
-
-
-class _Joint(msgspec.Struct, frozen=True, rename="camel"):
-    device_types: tuple[str, ...] = ()
-    required_scope: str = ""
-
-
-class _Partition(msgspec.Struct, frozen=True, rename="camel"):
-    allocate_policy: str = ""
-    ring_bus_bandwidth: str = "0"
-
-
 def _with_wishes(pod: Pod, of_type: dict[str, dict[str, int]]) -> DeviceRequests:
     notes = pod.metadata.annotations or {}
-    hints: dict[str, _Hint] = _annotation(notes, ALLOCATE_HINT, dict[str, _Hint]) or {}
-    joint: _Joint | None = _annotation(notes, JOINT_ALLOCATE, _Joint)
-    spec: _Partition | None = _annotation(notes, PARTITION_SPEC, _Partition)
+    hints: dict[str, DeviceHint] = _annotation(notes, ALLOCATE_HINT, dict[str, DeviceHint]) or {}
+    joint: JointAllocate | None = _annotation(notes, JOINT_ALLOCATE, JointAllocate)
+    spec: PartitionSpec | None = _annotation(notes, PARTITION_SPEC, PartitionSpec)
     wishes = {type_: _wish(type_, hint) for type_, hint in hints.items()}
     together = tuple(
         type_
@@ -228,7 +213,7 @@ def _fault(text: str, error: msgspec.MsgspecError) -> str:
     return field_fault(error)
 
 
-def _wish(type_: str, hint: _Hint) -> Wish:
+def _wish(type_: str, hint: DeviceHint) -> Wish:
     selectors = (("selector", hint.selector), ("vfSelector", hint.vf_selector))
     for label, selector in selectors:
         for each in selector.match_expressions if selector else ():

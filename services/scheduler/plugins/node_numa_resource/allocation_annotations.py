@@ -14,6 +14,7 @@ import msgspec
 from services.scheduler.plugins.node_numa_resource import policy_names
 from services.scheduler.plugins.node_numa_resource.node_usage import Allocation
 from shared.domain.cpu_set import BadCpuList, cpu_list, parse_cpus
+from shared.domain.pod_annotations import RESOURCE_SPEC, ResourceSpec
 from shared.domain.resource_status import ResourceStatus, ZoneShare
 from shared.kube.json_text import read_json
 from shared.kube.pod import Pod
@@ -21,20 +22,8 @@ from shared.kube.quantity import NANO, BadQuantity, amounts
 from shared.kube.quantity_text import Notation, quantity_text, request_notations
 from shared.kube.system_annotations import RESOURCE_STATUS
 
-RESOURCE_SPEC = "scheduling.koordinator.sh/resource-spec"
-
 MAX_ALLOCATIONS = 4096
 """Number of allocations that are kept as read."""
-
-
-class ResourceSpec(msgspec.Struct, frozen=True, rename={
-    "required": "requiredCPUBindPolicy", "preferred": "preferredCPUBindPolicy", "exclusive": "preferredCPUExclusivePolicy",
-}, omit_defaults=True):  # fmt: skip
-    """The annotation RESOURCE_SPEC; fields in the order in which upstream writes them."""
-
-    required: str = ""
-    preferred: str = ""
-    exclusive: str = ""
 
 
 def allocation_of(annotations: Mapping[str, str] | None) -> Allocation:

@@ -12,14 +12,11 @@ from services.scheduler.framework.reasons import Reason
 from services.scheduler.plugins.helper.rejections import Rejection
 from services.scheduler.plugins.helper.scheduling_hint_annotation import BadHint, read_hint
 from services.scheduler.plugins.node_numa_resource import policy_names
-from services.scheduler.plugins.node_numa_resource.allocation_annotations import (
-    RESOURCE_SPEC,
-    ResourceSpec,
-    allocation_of,
-)
+from services.scheduler.plugins.node_numa_resource.allocation_annotations import allocation_of
 from services.scheduler.plugins.node_numa_resource.amplification_ratio_annotation import amplified
 from services.scheduler.plugins.node_numa_resource.node_cpu_and_zone_options import NodeOptions
 from services.scheduler.plugins.node_numa_resource.node_usage import Allocation, Amounts
+from shared.domain.pod_annotations import NUMA_SPEC, RESOURCE_SPEC, NumaSpec, ResourceSpec
 from shared.domain.priority import Priority, priority
 from shared.domain.qos import QoS, raw_qos
 from shared.kube.json_text import read_json
@@ -27,17 +24,7 @@ from shared.kube.pod import Pod
 from shared.type_error_words import field_fault, unreadable_annotation
 
 NAME = "NodeNUMAResource"
-NUMA_SPEC = "scheduling.koordinator.sh/numa-topology-spec"
 T = TypeVar("T", bound=msgspec.Struct)
-
-
-class NumaSpec(
-    msgspec.Struct, frozen=True, rename={"policy": "numaTopologyPolicy", "exclusive": "singleNUMANodeExclusive"}
-):
-    """The annotation NUMA_SPEC."""
-
-    policy: str = ""
-    exclusive: str = ""
 
 
 class PodRequirements(NamedTuple):
