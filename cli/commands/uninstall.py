@@ -81,7 +81,7 @@ async def _uninstall(kubeconfig: str, folder: Path, *, yes: bool, output: Format
 
 async def _running_gateway(api: KubeApi, settings: GatewaySettings, folder: Path) -> str:
     """Returns which gateway still writes to the cluster, and how to end it; empty where none is known."""
-    from cli.supervisor.cluster_folder import recorded_clusters
+    from cli.supervisor.cluster_record import recorded_clusters
     from cli.supervisor.system_folder import find_running
 
     uid = await api.cluster_uid()

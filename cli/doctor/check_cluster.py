@@ -78,7 +78,7 @@ def _remedy(found: Permissions) -> str:
     apply = _APPLY_SHADOW if found.shadow else _APPLY
     if not found.account or found.account.endswith(f":{own}"):
         return f"grant it: `{apply}`"
-    other = "" if found.shadow else ", or write nothing: `koord up --shadow`"
+    other = "" if found.shadow else ", or write nothing: `koord up --shadow --kubeconfig FILE`"
     return f"use a kubeconfig of the account {own}, to which `{apply}` grants it{other}"
 
 

@@ -33,7 +33,7 @@ def about_second_systems(
                     "cluster",
                     f"this system was refused {age(passed_s)} ago and writes nothing: another live one manages the "
                     f"cluster, log {event.manager_log}, {event.manager}",
-                    "end that one and start this one again, or run this one beside it: `koord up --shadow`, "
+                    "end that one and start this one again, or run this one beside it: `koord up --shadow --kubeconfig FILE`, "
                     "KOORD_GATEWAY_SHADOW=true",
                 )
         elif passed_s < REFUSED_WITHIN_S:
@@ -42,5 +42,5 @@ def about_second_systems(
                 "cluster",
                 f"another system was refused {age(passed_s)} ago, which would write to this cluster, too: log "
                 f"{event.refused_log}, {event.refused}",
-                "end it, or run it with `koord up --shadow` or KOORD_GATEWAY_SHADOW=true; this one goes on",
+                "end it, or run it with `koord up --shadow --kubeconfig FILE` or KOORD_GATEWAY_SHADOW=true; this one goes on",
             )

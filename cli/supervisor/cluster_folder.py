@@ -3,30 +3,17 @@
 import os
 import time
 from pathlib import Path
+from shlex import quote
 
-import msgspec
-
-from cli.credentials.secrets_file import write_private
+from cli.supervisor.cluster_record import ClusterRecord, record_cluster, recorded_clusters
 from cli.supervisor.system_folder import holds_system
 from shared.errors import KoordError
+from shared.kube.cluster_identity import describe_cluster
 
 SIMULATED = "simulated"
 
-_RECORD = "cluster.json"
 _UID_CHARACTERS = 8
 _TIMEOUT_S = 10.0
-
-
-class ClusterRecord(msgspec.Struct, frozen=True):
-    """The cluster that a folder belongs to.
-
-    Attributes:
-        cluster: UID of its namespace kube-system.
-        server: address of its API server when it was last reached.
-    """
-
-    cluster: str
-    server: str
 
 
 class UnknownCluster(KoordError):
@@ -37,6 +24,16 @@ class UnknownCluster(KoordError):
             f"the cluster of {kubeconfig} cannot be identified: {server}: {reason}. `koord up` keeps the data of each "
             "cluster in a folder named after it; see that this works: "
             f"`kubectl --kubeconfig {kubeconfig} get namespace kube-system`"
+        )
+
+
+class OtherCluster(KoordError):
+    """The folder has the log of another cluster; nothing was started."""
+
+    def __init__(self, folder: Path, recorded: str, requested: str, remedy: str) -> None:
+        super().__init__(
+            f"the log in {folder} describes {recorded}, not {requested}: nothing was started or written; {remedy}, or give "
+            "another folder with --dir"
         )
 
 
@@ -51,11 +48,11 @@ async def folder_of(root: Path, kubeconfig: Path | None) -> Path:
 
     Raises:
         UnknownCluster: the API server does not respond, and no folder was recorded for its address.
+        OtherCluster: `root` is the folder of another cluster's system.
         KoordError: the kubeconfig cannot be used.
     """
     if holds_system(root):
-        if kubeconfig is not None:
-            await _check(str(kubeconfig.absolute()))  # noqa: ASYNC240  reads no file
+        await _require_its_cluster(root, kubeconfig)
         return root
     if kubeconfig is None:
         return root / SIMULATED
@@ -66,8 +63,35 @@ async def folder_of(root: Path, kubeconfig: Path | None) -> Path:
                 return folder
         raise UnknownCluster(kubeconfig, server, reason)
     folder = root / f"cluster-{uid[:_UID_CHARACTERS]}"
-    write_private(folder / _RECORD, msgspec.json.encode(ClusterRecord(uid, server)).decode())
+    record_cluster(folder, ClusterRecord(uid, server, str(kubeconfig.absolute())))  # noqa: ASYNC240  reads no file
     return folder
+
+
+async def _require_its_cluster(folder: Path, kubeconfig: Path | None) -> None:
+    """Ends the start with another cluster than that of the folder, before anything is started. The gateway compares the
+    identity that the log has.
+
+    Raises:
+        OtherCluster: the folder's record names another one.
+        KoordError: the kubeconfig cannot be used.
+    """
+    record = recorded_clusters(folder).get(folder)
+    if kubeconfig is None:
+        if record is not None:
+            raise OtherCluster(
+                folder,
+                describe_cluster(record.cluster),
+                "the simulated one",
+                f"start it with `{record.start} --dir {quote(str(folder))}`",
+            )
+        return
+    _, uid, _ = await _identify(str(kubeconfig.absolute()))  # noqa: ASYNC240  reads no file
+    if record is None and folder.name == SIMULATED:
+        raise OtherCluster(folder, "the simulated cluster", f"that of {kubeconfig}", "leave out --kubeconfig")
+    if record is not None and uid and uid != record.cluster:
+        raise OtherCluster(
+            folder, describe_cluster(record.cluster), describe_cluster(uid), "give the kubeconfig of its cluster"
+        )
 
 
 async def refuse_managed_cluster(kubeconfig: str) -> None:
@@ -87,14 +111,6 @@ async def refuse_managed_cluster(kubeconfig: str) -> None:
         await refuse_managed(api, settings, time.time_ns)
 
 
-async def _check(kubeconfig: str) -> None:
-    """Reads a kubeconfig: the gateway, started with one that cannot be used, would end again and again."""
-    from services.gateway.kube_api.client import KubeApi
-
-    async with KubeApi(kubeconfig, read_only=True):
-        pass
-
-
 async def _identify(kubeconfig: str) -> tuple[str, str, str]:
     """Returns the API server's address, and the cluster's UID or the reason why it is not known."""
     from services.gateway.kube_api.api_errors import ApiError, Unanswered
@@ -107,9 +123,3 @@ async def _identify(kubeconfig: str) -> tuple[str, str, str]:
             return api.server, "", error.reason
         except ApiError as error:
             return api.server, "", str(error)
-
-
-def recorded_clusters(root: Path) -> dict[Path, ClusterRecord]:
-    """Returns the clusters of the systems directly below a folder, and of the folder itself, by the system's folder."""
-    files = [path for path in (root / _RECORD, *sorted(root.glob(f"*/{_RECORD}"))) if path.exists()]
-    return {file.parent: msgspec.json.decode(file.read_bytes(), type=ClusterRecord) for file in files}

@@ -12,6 +12,7 @@ from typing import IO
 import msgspec
 
 from cli.credentials.secrets_file import write_private
+from cli.supervisor.cluster_record import recorded_clusters
 from cli.supervisor.endpoints import Endpoints
 from shared.errors import KoordError
 
@@ -167,8 +168,11 @@ class NoSystem(KoordError):
 
 def _up(folder: Path) -> str:
     """Returns the command that starts the system of a folder; one that is its folder's only one is started from above."""
+    only = systems_in(folder)
+    record = recorded_clusters(only[0]).get(only[0]) if len(only) == 1 else None
     place, _ = server_of(folder)
-    return "koord up" if place == DEFAULT else f"koord up --dir {quote(str(place))}"
+    start = record.start if record else "koord up"
+    return start if place == DEFAULT else f"{start} --dir {quote(str(place))}"
 
 
 def find_endpoints(folder: Path) -> Endpoints:

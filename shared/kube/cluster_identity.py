@@ -27,7 +27,7 @@ class ClusterTaken(KoordError):
         super().__init__(
             f"the cluster at {server} is managed by another live system: log {log}, {replica}. Two systems would undo "
             f"each other's work, so this one writes nothing. End the other one first (if it was killed, {lasts_s:g} s "
-            "are enough), work with its log (`--dir`, KOORD_POSTGRES), or run this one beside it: `koord up --shadow`, "
+            "are enough), work with its log (`--dir`, KOORD_POSTGRES), or run this one beside it: `koord up --shadow --kubeconfig FILE`, "
             "KOORD_GATEWAY_SHADOW=true"
         )
 

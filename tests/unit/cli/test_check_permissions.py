@@ -23,7 +23,7 @@ MISSING = (Rule("create", "pods/binding", "", "", "binding pods to their nodes")
             False,
             (
                 "use a kubeconfig of the account koordstream-gateway, to which `kubectl apply -k k8s/rbac` grants it, or write "
-                "nothing: `koord up --shadow`"
+                "nothing: `koord up --shadow --kubeconfig FILE`"
             ),
         ),
         ("system:serviceaccount:koordinator-system:koordstream-shadow", True, f"grant it: `{SHADOW}`"),

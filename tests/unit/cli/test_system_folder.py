@@ -8,12 +8,16 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
+from cli.dev.kubeconfig import write_kubeconfig
 from cli.main import koord
-from cli.supervisor.cluster_folder import folder_of
+from cli.processes.free_ports import free_port
+from cli.supervisor.cluster_folder import OtherCluster, folder_of
+from cli.supervisor.cluster_record import ClusterRecord, record_cluster
 from cli.supervisor.endpoints import Endpoints
 from cli.supervisor.log_access import log_of
 from cli.supervisor.system_folder import (
     FolderTaken,
+    NoSystem,
     announced,
     find_endpoints,
     find_system,
@@ -40,6 +44,24 @@ async def test_the_simulated_cluster_has_a_folder_of_its_own(tmp_path: Path) -> 
     with taken(folder):
         assert await folder_of(tmp_path, None) == folder
         assert await folder_of(folder, None) == folder, "the folder of a system is used as it is"
+
+
+async def test_a_folder_is_not_started_with_another_cluster_than_its_own(tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    write_kubeconfig(kubeconfig, url=f"https://127.0.0.1:{free_port()}", ca=b"", user="ada", credentials="token")
+    simulated, real = tmp_path / "simulated", tmp_path / "cluster-0a"
+    record_cluster(real, ClusterRecord("0a-1", "https://kube", "/etc/kubeconfig of a"))
+    with taken(simulated), taken(real):
+        with pytest.raises(OtherCluster, match=r"nothing was started or written; leave out --kubeconfig"):
+            await folder_of(simulated, kubeconfig)
+        with pytest.raises(OtherCluster, match=r"describes cluster 0a-1 .*, not the simulated one: .*") as refused:
+            await folder_of(real, None)
+        assert f"start it with `koord up --kubeconfig '/etc/kubeconfig of a' --dir {real}`" in str(refused.value)
+        assert await folder_of(real, kubeconfig) == real, "its API server does not respond: the gateway compares it"
+        with pytest.raises(
+            NoSystem, match=rf"start one with `koord up --kubeconfig '/etc/kubeconfig of a' --dir {real}`"
+        ):
+            find_endpoints(real)
 
 
 async def test_a_kubeconfig_that_cannot_be_read_ends_the_start_with_its_reason(tmp_path: Path) -> None:

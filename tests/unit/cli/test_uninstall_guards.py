@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from cli.supervisor.cluster_folder import ClusterRecord, recorded_clusters
+from cli.supervisor.cluster_record import ClusterRecord, recorded_clusters
 from cli.supervisor.endpoints import Endpoints
 from cli.supervisor.system_folder import announced, find_running
 
