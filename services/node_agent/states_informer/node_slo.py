@@ -5,7 +5,8 @@ from pathlib import Path
 
 import msgspec
 
-from shared.admission.slo_config.strategy_bounds import unknown_value, value_out_of_bounds
+from shared.admission.slo_config.strategy_bounds import value_out_of_bounds
+from shared.admission.slo_config.strategy_words import unknown_word
 from shared.agents import node_slo
 from shared.agents.node_slo import BadNodeSlo, NodeSlo
 from shared.domain.slo_defaults import NodeSloSpec
@@ -97,6 +98,6 @@ def _checked(message: NodeSlo, node: str) -> NodeSloSpec | None:
     except msgspec.ValidationError as error:
         reason, _, path = str(error).partition(" - at `$")
         raise BadNodeSlo(node, f"spec{path.rstrip('`')}", reason) from error
-    if broken := value_out_of_bounds(spec, pairs_whole=False) or unknown_value(spec):
+    if broken := value_out_of_bounds(spec, pairs_whole=False) or unknown_word(spec):
         raise BadNodeSlo(node, f"spec.{broken[0]}", broken[1])
     return spec

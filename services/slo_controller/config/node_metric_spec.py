@@ -6,6 +6,7 @@ Source: spec/slo-controller.md 1.4; upstream pkg/slo-controller/nodemetric.
 from typing import Any
 
 from services.slo_controller.config.colocation_strategy import DEFAULTS, effective_strategy, first_invalid_field
+from shared.admission.slo_config.strategy_words import COLLECT_POLICIES
 from shared.kube.meta import Metadata
 from shared.kube.slo_config import ColocationConfig, ColocationStrategy
 
@@ -26,5 +27,10 @@ def _policy(strategy: ColocationStrategy) -> dict[str, Any]:
         "aggregateDurationSeconds": strategy.metric_aggregate_duration_seconds,
         "reportIntervalSeconds": strategy.metric_report_interval_seconds,
         "nodeAggregatePolicy": {"durations": list(windows.durations) if windows else []},
-        "nodeMemoryCollectPolicy": strategy.metric_memory_collect_policy,
+        "nodeMemoryCollectPolicy": _collect_policy(strategy.metric_memory_collect_policy),
     }
+
+
+def _collect_policy(configured: str | None) -> str | None:
+    """Returns the policy; the default for an unknown one, which the API server would refuse (spec/slo-controller.md 1.1)."""
+    return configured if not configured or configured in COLLECT_POLICIES else COLLECT_POLICIES[0]

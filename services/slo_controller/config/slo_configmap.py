@@ -33,6 +33,7 @@ from shared.admission.slo_config.document_validation import (
     Problem,
     bounds_problem,
     decoded,
+    words_problem,
 )
 from shared.domain.all_faults import Fault, all_faults
 from shared.domain.slo_defaults import DEFAULT_BURST, DEFAULT_SYSTEM, DEFAULT_THRESHOLD
@@ -114,8 +115,8 @@ def read(data: Mapping[str, str], before: Mapping[str, str], *, bounds: bool = T
 
     Args:
         before: the documents in force so far.
-        bounds: check the bounds of every key's values, also where no webhook saw the ConfigMap; upstream's controller
-            checks `colocation-config` alone.
+        bounds: check the bounds and words of every key's values, also where no webhook saw the ConfigMap; upstream's
+            controller checks the numbers of `colocation-config` alone.
     """
     texts: Texts = {}
     problems: list[Problem] = []
@@ -186,7 +187,7 @@ def _document_problem(key: str, document: Part, *, bounds: bool) -> Problem | No
             return Problem(PARAM, key, found[0], "cluster", found[1])
         # Only the cluster's strategy is checked here: an invalid node strategy does not reject the whole document.
         document = replace(document, node_configs=())
-    return bounds_problem(key, document, pairs_whole=False) if bounds else None
+    return (bounds_problem(key, document, pairs_whole=False) or words_problem(key, document)) if bounds else None
 
 
 def _invalid_entries(document: ColocationConfig) -> list[Problem]:

@@ -1,10 +1,13 @@
-"""Names in the ConfigMap slo-controller-config that nothing reads. They set nothing, so a typing error must be seen."""
+"""Names in the ConfigMap slo-controller-config that nothing reads, and texts that count as the default. They set nothing,
+so a typing error must be seen.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from shared.admission.slo_config.document_validation import DOCUMENTS
+from shared.admission.slo_config.document_validation import DOCUMENTS, Problem, decoded
+from shared.admission.slo_config.strategy_words import DEFAULTED, unknown_words
 from shared.closest_name import did_you_mean
 from shared.unknown_fields import unknown_fields
 
@@ -28,7 +31,8 @@ def unknown_parts(applied: str) -> Iterator[str]:
 
 
 def unknown_in(texts: Mapping[str, str]) -> Iterator[str]:
-    """Yields a sentence about each unknown field of these documents; those that are no JSON are passed over.
+    """Yields a sentence about each unknown field of these documents, and about each text that counts as the default; those
+    that are no JSON are passed over.
 
     Args:
         texts: key -> text of its document.
@@ -41,3 +45,8 @@ def unknown_in(texts: Mapping[str, str]) -> Iterator[str]:
         for field in unknown_fields(DOCUMENTS.get(key), document) if key in DOCUMENTS else ():
             path, _, close = field.partition("; ")
             yield f"{key}: {path} {_WITHOUT}" + (f"; {close}" if close else "")
+        typed = decoded(key, text) if key in DOCUMENTS and text else None
+        if typed is not None and not isinstance(typed, Problem):
+            for path, what in unknown_words(typed, DEFAULTED):
+                found, _, remedy = what.partition("; ")
+                yield f"{key}: {path} {found}, which {_WITHOUT}; {remedy}"

@@ -5,7 +5,7 @@ Pure: texts in, the first problem out. The webhook rejects the ConfigMap; the co
 Source: spec/slo-controller.md 9; upstream pkg/webhook/cm/plugins/sloconfig.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ import msgspec
 
 from shared.admission.slo_config.network_shares import network_problem
 from shared.admission.slo_config.strategy_bounds import value_out_of_bounds
+from shared.admission.slo_config.strategy_words import unknown_word
 from shared.domain.node_selection import problem_of, selects
 from shared.kube.instants import BadTime, duration_ns
 from shared.kube.json_text import read_json
@@ -138,6 +139,16 @@ def bounds_problem(key: str, document: Part, *, pairs_whole: bool = True) -> Pro
     Args:
         pairs_whole: a bound that depends on another field is violated when that field is absent (quirk Q9).
     """
+    return _first_in_strategies(key, document, lambda part: value_out_of_bounds(part, pairs_whole=pairs_whole))
+
+
+def words_problem(key: str, document: Part) -> Problem | None:
+    """Returns the first text that is none of the known ones, such as the name of a policy."""
+    return _first_in_strategies(key, document, unknown_word)
+
+
+def _first_in_strategies(key: str, document: Part, find: Callable[[Part], tuple[str, str] | None]) -> Problem | None:
+    """Returns what is found in the cluster's strategy, else in the first strategy of nodes."""
     parts: list[tuple[str, str, Part]] = []
     cluster = getattr(document, "cluster_strategy", None)
     if cluster is not None:
@@ -146,7 +157,7 @@ def bounds_problem(key: str, document: Part, *, pairs_whole: bool = True) -> Pro
         parts.append(("", "cluster", document))
     parts += [(entry.path, entry.name, entry.part) for entry in entries(document)]
     for path, strategy, part in parts:
-        if found := value_out_of_bounds(part, pairs_whole=pairs_whole):
+        if found := find(part):
             return Problem(PARAM, key, ".".join(filter(None, (path, found[0]))), strategy, found[1])
     return None
 
@@ -176,6 +187,7 @@ def validate(
         problem = (
             _selector_problem(key, found)
             or bounds_problem(key, document)
+            or words_problem(key, document)
             or _network_problem(document, system)
             or (_name_problem(key, found) if names else None)
             or _overlap(key, found)

@@ -9,7 +9,6 @@ from shared.kube.slo_config import (
     CpuQos,
     MemoryQos,
     Part,
-    QosPolicies,
     ResctrlQos,
     ResourceThreshold,
     SystemStrategy,
@@ -96,28 +95,6 @@ PAIRS: Mapping[type[Part], tuple[tuple[str, str], ...]] = {
 }
 """Of each pair the first must be larger."""
 
-WORDS: Mapping[type[Part], Mapping[str, frozenset[str]]] = {
-    ResourceThreshold: {
-        "cpuSuppressPolicy": frozenset({"cpuset", "cfsQuota"}),
-        "cpuEvictPolicy": frozenset({"evictByRealLimit", "evictByAllocatable"}),
-    },
-    QosPolicies: {
-        "cpuPolicy": frozenset({"groupIdentity", "coreSched"}),
-        "netQOSPolicy": frozenset({"tc", "terway-qos"}),
-    },
-    CpuBurst: {"policy": frozenset({"none", "cpuBurstOnly", "cfsQuotaBurstOnly", "auto"})},
-}
-"""The enumerated values of a NodeSLO; the ConfigMap's webhook does not check them. Source: spec/api.md 1.3."""
-
-
-def unknown_value(part: Part) -> tuple[str, str] | None:
-    """Returns the first unknown enumerated value of a NodeSLO: (path, what to do); None without one. Empty texts are skipped."""
-    fields = _fields_of(part)
-    for name, words in WORDS.get(type(part), {}).items():
-        if (found := fields[name]) and found not in words:
-            return name, f"is {found!r}; give {' or '.join(sorted(words))}"
-    return _nested_violation(fields, unknown_value)
-
 
 def value_out_of_bounds(part: Part, *, pairs_whole: bool) -> tuple[str, str] | None:
     """Returns the first value out of its bounds: (path, what to do); None when all are within.
@@ -126,7 +103,7 @@ def value_out_of_bounds(part: Part, *, pairs_whole: bool) -> tuple[str, str] | N
         pairs_whole: one field of a pair without the other violates the rule (quirk Q9).
     """
     kind = next((base for base in type(part).__mro__ if base in BOUNDS), None)
-    fields = _fields_of(part)
+    fields = fields_of(part)
     if kind is not None:
         if found := _out_of_bounds(fields, BOUNDS[kind]) or _unordered(fields, PAIRS.get(kind, ()), whole=pairs_whole):
             return found
@@ -136,7 +113,7 @@ def value_out_of_bounds(part: Part, *, pairs_whole: bool) -> tuple[str, str] | N
     return _nested_violation(fields, lambda inner: value_out_of_bounds(inner, pairs_whole=pairs_whole))
 
 
-def _fields_of(part: Part) -> dict[str, Any]:
+def fields_of(part: Part) -> dict[str, Any]:
     """Returns a part's fields by the document's own names."""
     return dict(
         zip(type(part).__struct_encode_fields__, (getattr(part, name) for name in part.__struct_fields__), strict=True)

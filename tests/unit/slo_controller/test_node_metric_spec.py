@@ -44,3 +44,8 @@ def test_k4_a_node_strategy_applies_to_its_nodes_alone() -> None:
 def test_k6_an_invalid_annotation_leaves_the_defaults() -> None:
     node = Metadata(name="n", annotations={ANNOTATION: '{"metricReportIntervalSeconds": 0}'})
     assert policy({"enable": True, "metricReportIntervalSeconds": 20}, node) == DEFAULT
+
+
+def test_an_unknown_collect_policy_counts_as_the_default() -> None:
+    document = {"enable": True, "metricMemoryCollectPolicy": "usageWithoutPagecache", "metricReportIntervalSeconds": 77}
+    assert policy(document) == DEFAULT | {"reportIntervalSeconds": 77}

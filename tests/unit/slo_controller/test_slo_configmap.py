@@ -4,7 +4,7 @@ import json
 
 from services.slo_controller.config.colocation_strategy import DEFAULT_CONFIG
 from services.slo_controller.config.slo_configmap import config_of, read
-from shared.admission.slo_config.document_validation import BURST, COLOCATION, QOS, THRESHOLD
+from shared.admission.slo_config.document_validation import BURST, COLOCATION, HOST_APPLICATIONS, QOS, THRESHOLD
 from shared.domain.slo_defaults import DEFAULT_BURST
 
 GOOD = {
@@ -76,3 +76,22 @@ def test_one_field_of_a_pair_is_in_force_where_no_webhook_rejects_it() -> None:
         {THRESHOLD: '{"clusterStrategy": {"memoryEvictThresholdPercent": 70, "memoryEvictLowerPercent": 70}}'}, {}
     )
     assert [problem.path for problem in reading.problems] == ["clusterStrategy.memoryEvictThresholdPercent"]
+
+
+def test_a_text_that_the_api_server_would_refuse_rejects_its_document_alone() -> None:
+    threshold = '{"clusterStrategy": {"cpuSuppressThresholdPercent": 44}}'
+    host = {"applications": [{"name": "nginx", "cgroupPath": {"base": "CgroupRot"}}]}
+    blocks = {"blocks": [{"name": "a", "type": "disk"}]}
+    data = {
+        BURST: '{"clusterStrategy": {"policy": "autoo"}}',
+        THRESHOLD: threshold,
+        QOS: json.dumps({"nodeStrategies": [{"name": "b", "beClass": {"blkioQOS": blocks}}]}),
+        HOST_APPLICATIONS: json.dumps(host),
+    }
+    reading = read(data, {})
+    assert reading.texts == {THRESHOLD: threshold}
+    assert {f"{problem.place} {problem.text}" for problem in reading.problems} == {
+        "cpu-burst-config: clusterStrategy.policy is 'autoo'; give one of auto, cfsQuotaBurstOnly, cpuBurstOnly, none",
+        "resource-qos-config: nodeStrategies[0].beClass.blkioQOS.blocks[0].type is 'disk'; give one of device, podvolume, volumegroup",
+        "host-application-config: applications[0].cgroupPath.base is 'CgroupRot'; give one of CgroupRoot, Kubepods, KubepodsBesteffort, KubepodsBurstable",
+    }

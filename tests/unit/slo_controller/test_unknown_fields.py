@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from services.slo_controller.config.unknown_fields import unknown_documents, unknown_parts
-from shared.admission.slo_config.document_validation import COLOCATION, DOCUMENTS, QOS, THRESHOLD
+from shared.admission.slo_config.document_validation import COLOCATION, DOCUMENTS, HOST_APPLICATIONS, QOS, THRESHOLD
 
 
 def parts(**documents: Any) -> list[str]:
@@ -49,3 +49,16 @@ def test_known_fields_and_free_maps_are_not_named() -> None:
 def test_an_unknown_key_is_named_unless_it_is_a_comment() -> None:
     found = list(unknown_documents([*DOCUMENTS, "colocation-confg", "_example"]))
     assert found == ["key colocation-confg has no effect; perhaps 'colocation-config' is meant"]
+
+
+def test_a_text_that_counts_as_the_default_is_named_with_those_there_are() -> None:
+    document = {"cpuCalculatePolicy": "usge", "nodeConfigs": [{"name": "a", "midReclaimMode": "statc"}]}
+    assert parts(**{COLOCATION: document}) == [
+        f"{COLOCATION}: cpuCalculatePolicy is 'usge', which has no effect; give one of maxUsageRequest, usage",
+        f"{COLOCATION}: nodeConfigs[0].midReclaimMode is 'statc', which has no effect; give static",
+    ]
+    application = {"name": "nginx", "priority": "koord-prodd", "qos": "LX"}
+    assert [each.partition(";")[0] for each in parts(**{HOST_APPLICATIONS: {"applications": [application]}})] == [
+        f"{HOST_APPLICATIONS}: applications[0].priority is 'koord-prodd', which has no effect",
+        f"{HOST_APPLICATIONS}: applications[0].qos is 'LX', which has no effect",
+    ]

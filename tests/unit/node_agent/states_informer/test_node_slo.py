@@ -60,7 +60,7 @@ def test_an_object_that_is_gone_brings_the_defaults_back(tmp_path: Path) -> None
         (message(9, 9, suppress("60")), "cpuSuppressThresholdPercent: Expected `int | null`, got `str`"),
         (
             message(9, 9, {"cpuBurstStrategy": {"policy": "often"}}),
-            "spec.cpuBurstStrategy.policy: is 'often'; give auto or",
+            "spec.cpuBurstStrategy.policy: is 'often'; give one of auto, ",
         ),
         (node_slo.encode(NodeSlo("other", 9, 9, None)), "names 'other', another node"),
         (b"no JSON", "NodeSLO of node n: "),
