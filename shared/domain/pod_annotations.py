@@ -1,6 +1,7 @@
 """Annotations of pods that hold JSON with fields, written by their owners, and their types.
 
-Source: spec/scheduler-core.md 4.2, spec/scheduler-workloads.md 3.3; upstream apis/extension/{numa_aware,device_share}.go.
+Source: spec/scheduler-core.md 4.2, spec/scheduler-workloads.md 3.3; upstream
+apis/extension/{numa_aware,device_share}.go.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,7 @@
 """Texts in strategies of which only some are known: names of policies, types and classes.
 
-The API server refuses a NodeSLO with another one, so that none of the node's strategies would change; the kernel features
-of `policies` would be off. Others count as the default, as upstream.
+The API server refuses a NodeSLO with another one, so that none of the node's strategies would change; the kernel
+features of `policies` would be off. Others count as the default, as upstream.
 
 Source: spec/api.md 1.2, 1.3, 5.5; upstream apis/slo/v1alpha1, apis/extension.
 """
