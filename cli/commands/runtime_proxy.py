@@ -26,9 +26,9 @@ import click
 def runtime_proxy(**given: str | None) -> int:
     """Call hooks before containers start: a proxy between the kubelet and its container runtime.
 
-    The kubelet's --container-runtime-endpoint names the proxy's socket. Programs that set containers up, such as the
-    node agent with KOORD_NODE_AGENT_HOOK_SERVER=true, register by a file; docs/runtime-proxy.md shows both. INT and
-    TERM end it; the kubelet connects again as soon as it runs.
+    The kubelet's --container-runtime-endpoint names the proxy's socket. Hook servers, such as the node agent with
+    KOORD_NODE_AGENT_HOOK_SERVER=true, register by a file; docs/runtime-proxy.md shows both. INT and TERM end it; the
+    kubelet connects again as soon as it runs.
 
     \b
     Further settings, from the environment:

@@ -31,6 +31,7 @@ from shared.settings import unknown_variables
 if TYPE_CHECKING:
     from aiohttp.web import AppRunner
 
+    from services.node_agent.hook_server.hook_server import HookServer
     from services.node_agent.nri.client import NriClient
 
 log = logging.getLogger(__name__)
@@ -50,11 +51,11 @@ DRAIN_S = 5.0
 
 
 class MissingExtra(KoordError):
-    """A gate needs a library that is not installed."""
+    """A gate or setting needs a library that is not installed."""
 
-    def __init__(self, gate: str, reason: str) -> None:
+    def __init__(self, needs: str, reason: str) -> None:
         super().__init__(
-            f"gate {gate} needs the extra `devices`: {reason}; pip install 'koordstream[node-agent,devices]', or turn it off"
+            f"{needs} needs the extra `devices`: {reason}; pip install 'koordstream[node-agent,devices]', or turn it off"
         )
 
 
@@ -164,23 +165,32 @@ def _start_qos_manager(
 
 def _hook_client(
     agent: Agent, settings: AgentSettings, gates: dict[str, bool], pods: NodePodsInformer | None
-) -> "NriClient | None":
-    """Returns the connection to the container runtime; None where no gate needs it.
+) -> "HookServer | NriClient | None":
+    """Returns the connection to the container runtime, or the server for a proxy before it; None where no gate needs it.
 
     Raises:
         BadStages: the settings disable a stage that does not exist.
+        MissingExtra: the server's library is not installed.
     """
-    if pods is not None and agent.qos_manager is not None and settings.nri and any(gates[name] for name in HOOK_GATES):
+    if pods is None or agent.qos_manager is None or not any(gates[name] for name in HOOK_GATES):
+        return None
+    client: HookServer | NriClient | None = None
+    if settings.hook_server:
+        try:
+            from services.node_agent.hook_server.node_hook_server import hook_server
+        except ImportError as error:
+            raise MissingExtra("KOORD_NODE_AGENT_HOOK_SERVER", str(error)) from error
+        client = hook_server(settings, gates, pods, agent.qos_manager)
+    elif settings.nri:
         from services.node_agent.nri.node_hooks import nri_client
 
         client = nri_client(settings, gates, pods, agent.qos_manager)
-        if client is not None:
-            agent.more_gauges.append(client.gauges)
-        return client
-    return None
+    if client is not None:
+        agent.more_gauges.append(client.gauges)
+    return client
 
 
-async def _run_hooks(client: "NriClient | None") -> None:
+async def _run_hooks(client: "HookServer | NriClient | None") -> None:
     """Serves the container runtime; waits without a connection."""
     if client is None:
         await asyncio.Event().wait()
@@ -200,7 +210,7 @@ async def _serve_pod_resources(settings: AgentSettings, gates: dict[str, bool], 
     try:
         from services.node_agent.pod_resources.proxy import PodResourcesProxy
     except ImportError as error:
-        raise MissingExtra("PodResourcesProxy", str(error)) from error
+        raise MissingExtra("gate PodResourcesProxy", str(error)) from error
 
     kubelet = Path(settings.kubelet_root) / "pod-resources" / "kubelet.sock"
     await PodResourcesProxy(kubelet, Path(settings.pod_resources_proxy), pods).run()

@@ -77,6 +77,16 @@ class AgentSettings(Settings, frozen=True, kw_only=True):
         bool, Meta(description="apply hooks before containers start, through NRI; false: afterwards, within seconds")
     ] = True
     nri_socket: Annotated[str, Meta(description="the container runtime's NRI socket")] = "/var/run/nri/nri.sock"
+    hook_server: Annotated[
+        bool, Meta(description="apply the hooks through a runtime proxy (koord run runtime-proxy) instead of NRI")
+    ] = False
+    hook_server_socket: Annotated[str, Meta(description="socket on which hooks are served to a runtime proxy")] = (
+        "/var/run/koordlet/koordlet.sock"
+    )
+    hook_server_endpoint: Annotated[str, Meta(description="path of that socket on the host; empty: the same")] = ""
+    hook_registrations: Annotated[
+        str, Meta(description="folder of the runtime proxy's registrations, in which koordlet.json is written")
+    ] = "/etc/runtime/hookserver.d"
     disabled_hook_stages: Annotated[
         str, Meta(description="stages at which no hook runs: PreRunPodSandbox,PreUpdateContainerResources")
     ] = ""

@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import logging
-import os
 import signal
 import socket
 from collections.abc import Mapping
@@ -21,6 +20,7 @@ from services.runtime_proxy.registered_servers import RegisteredServers
 from services.runtime_proxy.settings import NAME, ProxyOptions, RuntimeProxySettings, options_of
 from shared.errors import KoordError
 from shared.runtime import json_logging
+from shared.runtime_hooks.unix_socket_server import start_server
 from shared.settings import unknown_variables
 
 log = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ async def _serve(options: ProxyOptions, settings: RuntimeProxySettings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
     registrations = Path(settings.registrations)
-    _make_folder(registrations, 0o755)
+    _make_folder(registrations)
     servers = RegisteredServers(registrations)
     hooks = HookClient(servers, settings.hook_within_s)
     async with grpc.aio.insecure_channel(f"unix:{options.runtime_endpoint}", options=(*RECONNECT, *OPTIONS)) as runtime:
@@ -150,20 +150,11 @@ async def _started(endpoint: str, proxy: CriProxy) -> Any:
         SocketTaken: another program serves it.
         OSError, RuntimeError: the socket cannot be made.
     """
-    _make_folder(Path(endpoint).parent, 0o755)
+    _make_folder(Path(endpoint).parent)
     with socket.socket(socket.AF_UNIX) as probe:
         if probe.connect_ex(endpoint) == 0:
             raise SocketTaken(endpoint)
-    _remove(endpoint)
-    server = grpc.aio.server(options=OPTIONS)
-    server.add_generic_rpc_handlers((proxy,))
-    before = os.umask(0o177)  # a program that can use the socket can do what root can
-    try:
-        server.add_insecure_port(f"unix:{endpoint}")
-    finally:
-        os.umask(before)
-    await server.start()
-    return server
+    return await start_server(Path(endpoint), proxy, OPTIONS)
 
 
 def _remove(endpoint: str) -> None:
@@ -171,16 +162,14 @@ def _remove(endpoint: str) -> None:
         Path(endpoint).unlink()
 
 
-def _make_folder(folder: Path, mode: int) -> None:
-    """Makes a folder that root alone can write.
+def _make_folder(folder: Path) -> None:
+    """Makes a folder that its owner alone can write.
 
     Raises:
         KoordError: it cannot be made.
     """
     try:
-        if not folder.is_dir():
-            folder.mkdir(parents=True)
-            folder.chmod(mode)
+        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     except OSError as error:
         raise KoordError(
             f"{folder} cannot be made: {error.strerror}; run the proxy as root, or name another"

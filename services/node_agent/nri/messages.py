@@ -96,6 +96,7 @@ _NRI = message_classes(
         "OptionalFileMode": {"value": (1, "uint32")},
     },
 )
+PodSandbox = _NRI["PodSandbox"]
 RegisterPluginRequest = _NRI["RegisterPluginRequest"]
 ConfigureRequest, ConfigureResponse = _NRI["ConfigureRequest"], _NRI["ConfigureResponse"]
 SynchronizeRequest, SynchronizeResponse = _NRI["SynchronizeRequest"], _NRI["SynchronizeResponse"]

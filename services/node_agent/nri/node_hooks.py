@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups
 from services.node_agent.devices.rdma_char_devices import RdmaCharDevices
 from services.node_agent.nri.client import NriClient
-from services.node_agent.nri.plugin import NodeCgroups, NriPlugin
+from services.node_agent.nri.plugin import Allocations, NodeCgroups, NriPlugin
 from services.node_agent.qos_manager.enforcers.hook_audit import RuntimeSide
 from services.node_agent.qos_manager.qos_manager import QosManager
 from services.node_agent.runtime_hooks import gpu_environment, rdma_devices
@@ -23,6 +24,14 @@ from shared.kube.pod import Pod
 from shared.kube.system_annotations import allocations_in
 
 
+class NodeHooks(NamedTuple):
+    """The hooks whose gates are on, by name, and the node's side of them."""
+
+    hooks: Mapping[str, Hook]
+    allocations: Allocations
+    cgroups: NodeCgroups
+
+
 def nri_client(
     settings: AgentSettings, gates: Mapping[str, bool], pods: NodePodsInformer, qos_manager: QosManager
 ) -> NriClient | None:
@@ -31,6 +40,27 @@ def nri_client(
     Raises:
         BadStages: the settings disable a stage that does not exist.
     """
+    hooks, allocations, cgroups = node_hooks(settings, gates, pods, qos_manager)
+    plugin = NriPlugin(
+        hooks,
+        allocations,
+        cgroups,
+        records=qos_manager.hook_records,
+        stop_at_failure=settings.hook_failure_policy == "Fail",
+        disabled=disabled_stages(settings.disabled_hook_stages),
+    )
+    if not plugin.events:
+        return None
+    client = NriClient(Path(settings.nri_socket), plugin, qos_manager.confirm_hooks)
+    start_only = {name: hooks[name] for name in hooks.keys() - CGROUP_HOOKS.keys()}
+    qos_manager.runtime_side = RuntimeSide(lambda: client.settled, partial(missing_at_start, start_only))
+    return client
+
+
+def node_hooks(
+    settings: AgentSettings, gates: Mapping[str, bool], pods: NodePodsInformer, qos_manager: QosManager
+) -> NodeHooks:
+    """Returns the hooks whose gates are on."""
     rules = qos_manager.hook_rules.in_force
 
     def carries_identity() -> bool:
@@ -51,20 +81,7 @@ def nri_client(
         cards = RdmaCharDevices(Path(settings.sys_root))
         hooks[rdma_devices.NAME] = rdma_devices.rdma_devices(cards.verbs, cards.connection_manager)
     known = KnownPods(pods)
-    plugin = NriPlugin(
-        hooks,
-        known.allocations,
-        NodeCgroups(known.pod, rules, write, folder),
-        records=qos_manager.hook_records,
-        stop_at_failure=settings.hook_failure_policy == "Fail",
-        disabled=disabled_stages(settings.disabled_hook_stages),
-    )
-    if not plugin.events:
-        return None
-    client = NriClient(Path(settings.nri_socket), plugin, qos_manager.confirm_hooks)
-    start_only = {name: hooks[name] for name in hooks.keys() - CGROUP_HOOKS.keys()}
-    qos_manager.runtime_side = RuntimeSide(lambda: client.settled, partial(missing_at_start, start_only))
-    return client
+    return NodeHooks(hooks, known.allocations, NodeCgroups(known.pod, rules, write, folder))
 
 
 def missing_at_start(hooks: Mapping[str, Hook], each: PodCgroups, container: str) -> dict[str, str]:

@@ -16,6 +16,7 @@ from services.node_agent.collectors.interference_gauges import Gauge
 from services.node_agent.nri import messages
 from services.node_agent.nri.pods_of_requests import (
     adjustment_message,
+    container_context,
     has_adjustment,
     has_values,
     kube_qos,
@@ -44,7 +45,6 @@ from services.node_agent.runtime_hooks.hook_values import NO_VALUES, HookValues
 from shared.agents.actions import ContainerHooks
 from shared.errors import KoordError
 from shared.kube.pod import Pod
-from shared.kube.system_annotations import with_allocations
 
 log = logging.getLogger(__name__)
 
@@ -287,17 +287,7 @@ class NriPlugin:
         return self._cgroups.pod(pod.uid) or requested_pod(pod)
 
     def _context(self, pod: Any) -> ContainerContext:
-        """Returns the pod of a request.
-
-        Its allocations are the scheduler's where the agent has received the pod, else those that its annotations claim:
-        a container may start before that message comes.
-        """
-        annotations = dict(pod.annotations)
-        known = self._allocations(pod.uid)
-        if known is not None:
-            annotations = with_allocations(annotations, known) or {}
-        name = f"{pod.namespace}/{pod.name}"
-        return ContainerContext(name, pod.uid, dict(pod.labels), annotations, "", self._subject(pod))
+        return container_context(pod, self._subject(pod), self._allocations(pod.uid))
 
     def flush(self) -> None:
         """Keeps the records that are new over the end of the agent."""

@@ -1,12 +1,14 @@
 """Pods and containers as requests of a runtime name them, and the answers to what happens to their cgroups. Pure."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from services.node_agent.runtime_hooks.container_hooks import Adjustment
+from services.node_agent.runtime_hooks.container_hooks import Adjustment, ContainerContext
 from services.node_agent.runtime_hooks.hook_values import HookValues
 from shared.domain.cpu_set import BadCpuList, parse_cpus
 from shared.kube.meta import Metadata
 from shared.kube.pod import Pod, PodStatus
+from shared.kube.system_annotations import with_allocations
 
 
 def requested_pod(pod: Any) -> Pod:
@@ -21,6 +23,22 @@ def requested_pod(pod: Any) -> Pod:
         ),
         status=PodStatus(qos_class=kube_qos(pod)),
     )
+
+
+def container_context(pod: Any, subject: Pod, known: Mapping[str, str] | None) -> ContainerContext:
+    """Returns the pod of a request.
+
+    Its allocations are the scheduler's where the agent has received the pod, else those that its annotations claim: a
+    container may start before that message comes.
+
+    Args:
+        subject: the pod as the hooks get it.
+        known: its allocations; None where no message had the pod yet.
+    """
+    annotations = dict(pod.annotations)
+    if known is not None:
+        annotations = with_allocations(annotations, known) or {}
+    return ContainerContext(f"{pod.namespace}/{pod.name}", pod.uid, dict(pod.labels), annotations, "", subject)
 
 
 def kube_qos(pod: Any) -> str:

@@ -16,7 +16,15 @@ import grpc
 import pytest
 
 from cli.processes.child_process import Process
+from services.node_agent.hook_server.hook_answers import HookAnswers
+from services.node_agent.hook_server.hook_server import REGISTRATION, HookServer
+from services.node_agent.nri.plugin import NodeCgroups
+from services.node_agent.runtime_hooks.batch_resource import BatchRule
+from services.node_agent.runtime_hooks.cgroup_hooks import CGROUP_HOOKS, as_hook
+from services.node_agent.runtime_hooks.hook_rules import HookRules
+from shared.runtime.task_cancellation import cancel_and_wait
 from shared.runtime_hooks import stages
+from shared.runtime_hooks.registration import Registration
 from tests.integration.runtime_proxy.containerd_node import (
     RUNTIME,
     ContainerdNode,
@@ -24,7 +32,9 @@ from tests.integration.runtime_proxy.containerd_node import (
     channel,
     message,
 )
-from tests.unit.runtime_proxy.hook_server import HookServer, changed, hanging, register, serving, undecodable
+from tests.support.waiting import until
+from tests.unit.runtime_proxy.hook_server import HookServer as AnyHookServer
+from tests.unit.runtime_proxy.hook_server import changed, hanging, register, serving, undecodable
 
 pytestmark = pytest.mark.node
 HOOK_WITHIN_S = 0.5
@@ -63,8 +73,8 @@ def proxy(containerd: ContainerdNode) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-async def hooks(proxy: Proxy) -> AsyncIterator[HookServer]:
-    server = HookServer()
+async def hooks(proxy: Proxy) -> AsyncIterator[AnyHookServer]:
+    server = AnyHookServer()
     register(proxy.registrations, proxy.hooks)
     async with serving(server, proxy.hooks):
         yield server
@@ -123,7 +133,7 @@ def test_streams_in_both_directions_pass(proxy: Proxy) -> None:
         assert done.returncode == 0, done.stderr
 
 
-async def test_a_container_starts_with_the_values_of_its_hooks(proxy: Proxy, hooks: HookServer) -> None:
+async def test_a_container_starts_with_the_values_of_its_hooks(proxy: Proxy, hooks: AnyHookServer) -> None:
     def set_values(answer: Any) -> None:
         resources = answer.container_resources
         resources.cpu_shares, resources.cpu_quota, resources.memory_limit_in_bytes = 1536, 25_000, 256 << 20
@@ -170,7 +180,9 @@ async def test_a_container_starts_with_the_values_of_its_hooks(proxy: Proxy, hoo
 
 
 @pytest.mark.parametrize("answer", [hanging, undecodable], ids=["hangs", "lies"])
-async def test_a_hook_server_that_fails_is_survived_by_its_policy(proxy: Proxy, hooks: HookServer, answer: Any) -> None:
+async def test_a_hook_server_that_fails_is_survived_by_its_policy(
+    proxy: Proxy, hooks: AnyHookServer, answer: Any
+) -> None:
     hooks.answers[stages.CREATE_CONTAINER] = answer
     pod = answer.__name__
     async with proxy.kubelet(pod) as kubelet:
@@ -189,7 +201,7 @@ async def test_a_hook_server_that_fails_is_survived_by_its_policy(proxy: Proxy, 
     assert "a hook is not applied" in proxy.log.read_text()
 
 
-async def test_pods_of_hook_servers_start_without_hooks(proxy: Proxy, hooks: HookServer) -> None:
+async def test_pods_of_hook_servers_start_without_hooks(proxy: Proxy, hooks: AnyHookServer) -> None:
     register(proxy.registrations, proxy.folder / "none.sock", policy="Fail")
     async with proxy.kubelet("agent") as kubelet:
         assert (await error_of(kubelet.run_sandbox()))[0] is grpc.StatusCode.FAILED_PRECONDITION
@@ -200,7 +212,7 @@ async def test_pods_of_hook_servers_start_without_hooks(proxy: Proxy, hooks: Hoo
     assert not hooks.called
 
 
-async def test_after_a_kill_the_containers_of_before_have_their_pods(proxy: Proxy, hooks: HookServer) -> None:
+async def test_after_a_kill_the_containers_of_before_have_their_pods(proxy: Proxy, hooks: AnyHookServer) -> None:
     async with proxy.kubelet("long") as kubelet:
         sandbox = await kubelet.run_sandbox()
         container = await kubelet.create(sandbox, cpu_shares=200)
@@ -223,3 +235,28 @@ async def test_after_a_kill_the_containers_of_before_have_their_pods(proxy: Prox
     assert (updated.pod_meta.name, updated.container_meta.name) == ("long", "main")
     assert updated.pod_labels["app"] == "long"
     assert updated.container_resources.cpu_shares == 400
+
+
+async def test_the_agents_hooks_reach_a_container_through_the_proxy(proxy: Proxy) -> None:
+    rules = HookRules(frozenset(CGROUP_HOOKS), batch=BatchRule(quota=True), online=frozenset({0, 1}))
+    hooks = {name: as_hook(name, lambda: rules, lambda: False) for name in CGROUP_HOOKS}
+    answers = HookAnswers(hooks, lambda _: None, NodeCgroups(rules=lambda: rules), stop_at_failure=False)
+    socket = proxy.folder / "agent.sock"
+    registration = Registration(remote_endpoint=str(socket), failure_policy="Fail", runtime_hooks=answers.stages)
+    serving = asyncio.create_task(HookServer(socket, proxy.registrations, registration, answers).run())
+    await until(lambda: asyncio.sleep(0, (proxy.registrations / REGISTRATION).exists()), "registration")
+    batch = {"kubernetes.io/batch-cpu": "50", "kubernetes.io/batch-memory": "32Mi"}
+    spec = {"containers": {"main": {"requests": batch, "limits": batch}}}
+    async with proxy.kubelet("batch") as kubelet:
+        kubelet.config.labels["koordinator.sh/qosClass"] = "BE"
+        kubelet.config.annotations["node.koordinator.sh/extended-resource-spec"] = json.dumps(spec)
+        kubelet.config.annotations["koordinator.sh/oom-score-adj"] = "950"
+        sandbox = await kubelet.run_sandbox()
+        container = await kubelet.create(sandbox, cpu_shares=2, oom_score_adj=1000)
+        await kubelet.container("StartContainer", container)
+        values = await asyncio.to_thread(first_values, proxy.node, "batch")
+        await kubelet.sandbox("StopPodSandbox", sandbox)
+    await cancel_and_wait(serving)
+    (proxy.registrations / REGISTRATION).unlink()
+    assert (values["cpu.shares"], values["cpu.cfs_quota_us"], values["oom_score_adj"]) == ("51", "5000", "950")
+    assert values["memory.limit_in_bytes"] == str(32 << 20)

@@ -1,0 +1,1 @@
+"""The agent as a hook server of a runtime proxy."""

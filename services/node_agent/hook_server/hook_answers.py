@@ -1,0 +1,206 @@
+"""Answers to the requests of a runtime proxy, by the hooks that the NRI plugin and the reconciler have.
+
+Each is a function of the request and of what is in memory, but for the files of new pods. Source: spec/node-agent.md
+4.2, 5.3.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from services.node_agent.collectors.interference_gauges import Gauge
+from services.node_agent.nri.messages import PodSandbox
+from services.node_agent.nri.plugin import Allocations, BadRequest, NodeCgroups
+from services.node_agent.nri.pods_of_requests import container_context, kube_qos, requested_pod
+from services.node_agent.runtime_hooks import hook_stages
+from services.node_agent.runtime_hooks.cgroup_hooks import CGROUP_HOOKS, HookedContainer, container_values, pod_values
+from services.node_agent.runtime_hooks.container_hooks import Adjustment, Hook, HookFailed, HookResults, run_hooks
+from services.node_agent.runtime_hooks.hook_values import NO_VALUES, HookValues
+from shared.kube.pod import Pod
+from shared.runtime_hooks.messages import (
+    ContainerResourceHookRequest,
+    ContainerResourceHookResponse,
+    PodSandboxHookRequest,
+    PodSandboxHookResponse,
+)
+
+log = logging.getLogger(__name__)
+
+
+class HookAnswers:
+    """The hooks of the node for a runtime proxy.
+
+    Attributes:
+        applied, failed: number of containers by hook that changed them, or could not.
+        stages: at which a hook may run, and which are answered.
+    """
+
+    def __init__(
+        self,
+        hooks: Mapping[str, Hook],
+        allocations: Allocations,
+        cgroups: NodeCgroups,
+        *,
+        stop_at_failure: bool,
+        disabled: frozenset[str] = frozenset(),
+    ) -> None:
+        """Prepares one.
+
+        Args:
+            hooks: of containers that are created, by name.
+            disabled: stages at which no hook runs.
+        """
+        self.applied = dict.fromkeys(hooks, 0)
+        self.failed = 0
+        self._hooks, self._allocations, self._stop_at_failure = hooks, allocations, stop_at_failure
+        self._cgroups = cgroups
+        stages = {hook_stages.CREATE_CONTAINER: self._create_container}
+        if hooks.keys() & CGROUP_HOOKS.keys():
+            stages[hook_stages.RUN_POD_SANDBOX] = self._run_pod_sandbox
+            stages[hook_stages.UPDATE_CONTAINER] = self._update_container
+        self._stages = {stage: answer for stage, answer in stages.items() if stage not in disabled}
+        self.stages = tuple(sorted(self._stages))
+
+    def answer(self, stage: str, data: bytes) -> bytes:
+        """Returns the response to a request of one of `stages`.
+
+        Raises:
+            BadRequest: it cannot be decoded.
+            HookFailed: a hook failed, and the policy is `Fail`.
+        """
+        request = PodSandboxHookRequest if stage == hook_stages.RUN_POD_SANDBOX else ContainerResourceHookRequest
+        try:
+            decoded = request.FromString(data)
+        except DecodeError as error:
+            raise BadRequest(stage, str(error)) from error
+        found: bytes = self._stages[stage](decoded).SerializeToString()
+        return found
+
+    def gauges(self) -> Iterator[Gauge]:
+        """Yields the numbers of containers."""
+        for name, count in self.applied.items():
+            yield Gauge("koord_node_agent_hooked_containers", {"hook": name}, count)
+        yield Gauge("koord_node_agent_hook_failures", {}, self.failed)
+
+    def _run_pod_sandbox(self, request: Any) -> Any:
+        """Sets the values of a new pod's cgroup, which the kubelet has made."""
+        pod, rules = (
+            _sandbox(request, request.labels, request.annotations, request.cgroup_parent),
+            self._cgroups.rules(),
+        )
+        subject = self._subject(pod)
+        computed = pod_values(subject, rules)
+        context = container_context(pod, subject, self._allocations(pod.uid))
+        self._count(
+            HookResults(failures=tuple(HookFailed(each.hook, context, each.reason) for each in computed.failures))
+        )
+        values = computed.values if rules.identities.enabled else computed.values._replace(bvt=None)
+        if values != NO_VALUES and not self._cgroups.write(pod.uid, kube_qos(pod), values):
+            log.warning(
+                "values of a new pod's cgroup are not set; they are tried again every few seconds",
+                extra={"pod": context.pod},
+            )
+        response = PodSandboxHookResponse(
+            labels=dict(request.labels),
+            annotations=dict(request.annotations),
+            cgroup_parent=request.cgroup_parent,
+        )
+        if request.HasField("resources"):
+            response.resources.CopyFrom(request.resources)
+        _set_resources(response.resources, values._replace(cpus=None, oom_score=None, bvt=None))
+        return response
+
+    def _create_container(self, request: Any) -> Any:
+        pod = _sandbox(request, request.pod_labels, request.pod_annotations, request.pod_cgroup_parent)
+        context = container_context(pod, self._subject(pod), self._allocations(pod.uid))._replace(
+            container=request.container_meta.name, quota_us=request.container_resources.cpu_quota
+        )
+        results = run_hooks(self._hooks, context, stop_at_failure=self._stop_at_failure)
+        if missing := _not_carried(results.adjustment):
+            reason = f"a runtime proxy cannot add {missing}; use NRI"
+            results = results._replace(failures=(*results.failures, HookFailed("mounts and devices", context, reason)))
+        self._count(results)
+        response = _copy(request)
+        response.container_envs.update(results.adjustment.env)
+        _set_resources(response.container_resources, results.adjustment.values)
+        return response
+
+    def _update_container(self, request: Any) -> Any:
+        """Keeps the values of the hooks in an update of a container's resources by the kubelet.
+
+        The quota of the request may be one that a hook has scaled, so only that of a known pod counts.
+        """
+        pod = _sandbox(request, request.pod_labels, request.pod_annotations, request.pod_cgroup_parent)
+        container = HookedContainer(request.container_meta.name)
+        response = _copy(request)
+        computed = container_values(self._subject(pod), container, self._cgroups.rules(), update=True)
+        _set_resources(response.container_resources, computed.values)
+        return response
+
+    def _subject(self, pod: Any) -> Pod:
+        return self._cgroups.pod(pod.uid) or requested_pod(pod)
+
+    def _count(self, results: HookResults) -> None:
+        """Counts and logs the results for a pod or container.
+
+        Raises:
+            HookFailed: one failed, and the policy is `Fail`.
+        """
+        for name in results.applied:
+            self.applied[name] += 1
+        self.failed += bool(results.failures)
+        for failure in results.failures:
+            log.warning("a hook is not applied to a container", extra={"why": str(failure)})
+        if results.failures and self._stop_at_failure:
+            raise results.failures[0]
+
+
+def _sandbox(request: Any, labels: Mapping[str, str], annotations: Mapping[str, str], parent: str) -> Any:
+    """Returns the pod of a request as NRI has pods."""
+    meta = request.pod_meta
+    return PodSandbox(
+        name=meta.name,
+        uid=meta.uid,
+        namespace=meta.namespace,
+        labels=dict(labels),
+        annotations=dict(annotations),
+        linux={"cgroup_parent": parent},
+    )
+
+
+def _copy(request: Any) -> Any:
+    """Returns the answer that changes nothing: a proxy takes over cpusets and score even where they are empty."""
+    response = ContainerResourceHookResponse(
+        container_annotations=dict(request.container_annotations),
+        pod_cgroup_parent=request.pod_cgroup_parent,
+        container_envs=dict(request.container_envs),
+    )
+    if request.HasField("container_resources"):
+        response.container_resources.CopyFrom(request.container_resources)
+    return response
+
+
+def _set_resources(resources: Any, values: HookValues) -> None:
+    """Sets values in resources. A limit of memory with swap on it keeps to no more than the new one of memory."""
+    if values.shares is not None:
+        resources.cpu_shares = values.shares
+    if values.quota_us is not None:
+        resources.cpu_quota = values.quota_us
+    if values.memory_limit is not None:
+        resources.memory_limit_in_bytes = values.memory_limit
+        if resources.memory_swap_limit_in_bytes > 0:
+            resources.memory_swap_limit_in_bytes = values.memory_limit
+    if values.cpus is not None:
+        resources.cpuset_cpus = values.cpus
+    if values.bvt is not None:
+        resources.unified["cpu.bvt_warp_ns"] = str(values.bvt)
+    if values.oom_score is not None:
+        resources.oom_score_adj = values.oom_score
+
+
+def _not_carried(adjustment: Adjustment) -> str:
+    """Returns the paths that an answer has no field for; empty without any."""
+    mounts = [mount.destination for mount in adjustment.mounts]
+    return ", ".join((*mounts, *(device.path for device in adjustment.devices)))
