@@ -1,5 +1,6 @@
 """The whole system under simulated faults: seeds that break no invariant, faults that are found, and the shrink."""
 
+import json
 import os
 import subprocess
 import sys
@@ -11,10 +12,13 @@ import pytest
 from click.testing import CliRunner
 
 from cli.dev.fault_simulation import plan as plans
+from cli.dev.fault_simulation.migrations import DEFRAGMENT_ALONE
 from cli.dev.fault_simulation.plan import FORGERIES, drawn
 from cli.dev.fault_simulation.plan_step import Step
 from cli.dev.fault_simulation.run_seeds import Failure, shrunk_failure
-from cli.dev.fault_simulation.run_world import settle_memory, simulate
+from cli.dev.fault_simulation.run_world import run, settle_memory, simulate
+from cli.dev.fault_simulation.substitutions import substituted
+from cli.dev.fault_simulation.world import World
 from cli.main import koord
 from shared.agents import receipt
 from tests.simulation.mutations import MUTATIONS
@@ -27,7 +31,6 @@ FINDS_IT = {
     "places_are_held_on_any_node": 37,
     "limits_of_workloads_are_ignored": 144,
     "statuses_of_jobs_are_not_carried_forward": 72,
-    "revoked_pods_are_requested_again": 33,
     "claims_have_two_volumes": 30,
     "pods_are_bound_before_their_volumes": 1,
     "volumes_are_given_to_their_claims_for_ever": 1,
@@ -105,6 +108,22 @@ def test_seeds_break_no_invariant() -> None:
         outcome = simulate(seed, drawn(seed))
         assert outcome.violations == (), f"koord dev simulate-faults --seed {seed} --seeds 1"
         settle_memory()
+
+
+def test_a_tenth_of_the_worlds_has_a_gang_for_which_pods_must_leave() -> None:
+    there = [any(step.what == DEFRAGMENT_ALONE for step in drawn(seed)) for seed in range(400)]
+    assert 0.07 < sum(there) / len(there) < 0.13
+
+
+def test_moves_admit_such_a_gang() -> None:
+    seed = 67
+    world = World(seed)
+    with substituted(world.loop, seed):
+        run(world, drawn(seed))
+        rows = [row.data for row in world.postgres.contexts["descheduling"].rows if "CaseClosed" in row.type]
+        world.loop.dispose()
+    assert world.violations == []
+    assert [json.loads(data)["unit"] for data in rows] == ["admitted"]
 
 
 def test_a_seed_has_one_history_in_every_process() -> None:

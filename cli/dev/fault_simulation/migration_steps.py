@@ -15,7 +15,7 @@ from shared.kube.resource_names import MIGRATION_JOBS, RESERVATIONS
 def _add(world: World, step: Step) -> None:
     if f"{NAMESPACE}/{migrations.WORKLOAD}" not in world.api.objects[migrations.REPLICA_SETS]:
         world.api.create(migrations.REPLICA_SETS, migrations.replica_set(step.number))
-        if step.what == migrations.DEFRAGMENT:
+        if step.what:
             second = migrations.replica_set(step.number, migrations.SECOND_WORKLOAD)
             world.api.create(migrations.REPLICA_SETS, second)
 

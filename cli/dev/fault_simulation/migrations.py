@@ -1,6 +1,7 @@
 """Objects of worlds whose pods are moved: a ReplicaSet, the descheduler's configuration, and PodMigrationJobs."""
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cli.dev.fault_simulation.cluster_objects import CONFIG_NAMESPACE, NAMESPACE, Body, pod
@@ -17,17 +18,22 @@ MOST_MIGRATING = 1
 """Pods of a workload that move at once."""
 
 
-DEFRAGMENT = "defragment"
-"""Pods leave for gangs that wait as well."""
+DEFRAGMENT, DEFRAGMENT_ALONE = "defragment", "defragment-alone"
+"""Pods leave for gangs that wait as well; for these alone."""
+PLUGINS: Mapping[str, Sequence[str]] = {
+    "": ("RemoveDuplicates",),
+    DEFRAGMENT: ("RemoveDuplicates", "Defragment"),
+    DEFRAGMENT_ALONE: ("Defragment",),
+}
 
 
-def config_map(*, defragments: bool = False) -> Body:
-    """Returns the ConfigMap of the descheduler: pods of one owner are spread, and a few jobs run at once.
+def config_map(moves: str) -> Body:
+    """Returns the ConfigMap of the descheduler: a few jobs run at once.
 
     Args:
-        defragments: pods leave for gangs that wait as well, once for each gang.
+        moves: of `PLUGINS`. Pods leave once for each gang that waits.
     """
-    balance = [{"name": "RemoveDuplicates"}, *([{"name": "Defragment"}] if defragments else ())]
+    balance = [{"name": name} for name in PLUGINS[moves]]
     units = {"minWaitSeconds": 1, "admitWithinSeconds": 4, "retryAfterSeconds": 3600, "kinds": ["Gang"]}
     migration = {
         "defaultJobTTL": f"{JOB_TTL_S}s",
@@ -44,7 +50,7 @@ def config_map(*, defragments: bool = False) -> Body:
         },
         "pluginConfig": [
             {"name": "MigrationController", "args": migration},
-            *([{"name": "Defragment", "args": units}] if defragments else ()),
+            *([{"name": "Defragment", "args": units}] if "Defragment" in PLUGINS[moves] else ()),
         ],
     }
     document = {

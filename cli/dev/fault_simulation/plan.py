@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from cli.dev.fault_simulation.plan_cards import card_faults
-from cli.dev.fault_simulation.plan_migrations import gang_moves, migrations, waiting_gang
+from cli.dev.fault_simulation.plan_migrations import gang_moves, migrations, only_a_waiting_gang, waiting_gang
 from cli.dev.fault_simulation.plan_step import FAULTS_LAST_S, Step, fault_time, instant
 from cli.dev.fault_simulation.plan_workload import workload
 from cli.dev.fault_simulation.replica import SERVICES
@@ -64,6 +64,7 @@ def drawn(seed: int) -> Plan:
     steps += migrations(random.Random(f"migrations of {seed}"))  # noqa: S311
     steps += gang_moves(random.Random(f"gang moves of {seed}"), steps)  # noqa: S311
     steps = waiting_gang(random.Random(f"waiting gangs of {seed}"), steps)  # noqa: S311
+    steps = only_a_waiting_gang(random.Random(f"large gangs of {seed}"), steps)  # noqa: S311
     return tuple(sorted(steps, key=lambda step: step.at_s))
 
 

@@ -7,11 +7,13 @@ from msgspec.structs import replace
 
 from cli.dev.fault_simulation.cluster_objects import NODE_CORES
 from cli.dev.fault_simulation.gangs_and_reservations import MEMBERS
-from cli.dev.fault_simulation.migrations import DEFRAGMENT, WORKLOAD
+from cli.dev.fault_simulation.migrations import DEFRAGMENT, DEFRAGMENT_ALONE, WORKLOAD
 from cli.dev.fault_simulation.plan_step import Step, fault_time, faults_of, instant
-from cli.dev.fault_simulation.replica import DESCHEDULER
+from cli.dev.fault_simulation.replica import DESCHEDULER, SERVICES
 
 ADD = "add-migrations"
+ONLY_A_GANG = 0.12
+"""Share of the worlds without other moves in which there is only a gang for which pods must leave."""
 
 
 def migrations(draw: random.Random) -> Iterator[Step]:
@@ -63,13 +65,32 @@ def waiting_gang(draw: random.Random, steps: Sequence[Step]) -> list[Step]:
         return list(steps)
     others = ("create-pod", "create-gang")
     kept = [step for step in steps if step is not added and not (step.do in others and draw.random() < 0.95)]
+    return [replace(added, what=DEFRAGMENT, number=3), *kept, *_gang_of_a_node(draw, (0, 0, 1))]
+
+
+def only_a_waiting_gang(draw: random.Random, steps: Sequence[Step]) -> list[Step]:
+    """Draws for a part of the worlds without moves that nothing but two workloads and a gang is there, for which pods must
+    leave a node, and few faults: in most of them moves admit the gang.
+    """
+    if any(step.do == ADD for step in steps) or draw.random() >= ONLY_A_GANG:
+        return list(steps)
+    found = [Step(round(draw.random() * 2, 3), ADD, what=DEFRAGMENT_ALONE, number=3), *_gang_of_a_node(draw, (0,))]
+    found += (
+        Step(instant(draw), "create-pod", f"pod-{number}", "plain", 1) for number in range(draw.choice((0, 0, 1, 2)))
+    )
+    for _ in range(draw.choice((0, 1, 1, 2))):
+        found.append(draw.choice(faults_of(draw, draw.choice((DESCHEDULER, *SERVICES)), *fault_time(draw))))
+    return found
+
+
+def _gang_of_a_node(draw: random.Random, spares: Sequence[int]) -> Iterator[Step]:
+    """Draws a gang of two, of which one member needs a whole node, but for one of these numbers of cores."""
     at_s = round(3 + draw.random() * 4, 3)
-    gang = [Step(at_s, "create-gang", "waits", number=2)]
-    for number, cores in enumerate((NODE_CORES - draw.choice((0, 0, 1)), 1)):
+    yield Step(at_s, "create-gang", "waits", number=2)
+    for number, cores in enumerate((NODE_CORES - draw.choice(spares), 1)):
         comes_s = round(at_s + (number + draw.random()) * 0.15, 3)  # the large one first: it is placed first
-        gang.append(Step(comes_s, "create-pod", f"waits-{number}", MEMBERS[0], cores))
+        yield Step(comes_s, "create-pod", f"waits-{number}", MEMBERS[0], cores)
     if draw.random() < 0.15:
-        gang.append(Step(round(at_s + 2 + draw.random() * 4, 3), "delete-pod", "waits-1"))
+        yield Step(round(at_s + 2 + draw.random() * 4, 3), "delete-pod", "waits-1")
     if draw.random() < 0.3:
-        gang.append(Step(round(at_s + 2 + draw.random() * 4, 3), "delete-place"))
-    return [replace(added, what=DEFRAGMENT, number=3), *kept, *gang]
+        yield Step(round(at_s + 2 + draw.random() * 4, 3), "delete-place")

@@ -83,8 +83,7 @@ def _begin(world: World, plan: Plan) -> None:
     if any(step.do == "add-devices" for step in plan):
         world.start_replica(DISCOVERY)
     if moves:
-        defragments = any(step.do == ADD and step.what == migrations.DEFRAGMENT for step in plan)
-        world.api.create("configmaps", migrations.config_map(defragments=defragments))
+        world.api.create("configmaps", migrations.config_map(next(step.what for step in plan if step.do == ADD)))
         world.start_replica(DESCHEDULER)
     for name in world.api.objects["nodes"]:
         world.start_agent(name)
