@@ -130,7 +130,9 @@ def _next(found: DrainStatus) -> str:
     if all(each.step == "stays" for each in found.pods):
         instant = "at once" if found.cordoned else "once the node is cordoned"
         return f"; it ends by itself {instant}: `koord drain {found.node} --dry-run` shows the outcome"
-    return "" if found.cordoned else "; it goes on once the node is cordoned"
+    return (
+        "" if found.cordoned else f"; it goes on once the node is cordoned: `koord drain {found.node} --cancel` ends it"
+    )
 
 
 def _to_come(found: DrainStatus) -> str:

@@ -117,6 +117,16 @@ def cordoned(node: str, last: LastDrain | None, began_ns: int, *, simulated: boo
     return f"it is cordoned; {whose} {end_of(last.ended)} ({last.event})", ends
 
 
+def waiting_for_cordon(node: str, last: LastDrain | None) -> str:
+    """Returns that a drain of a node without a cordon is open; empty without one."""
+    if last is None or last.ended is not None:
+        return ""
+    return (
+        f"the drain{requested_by(last.requested)} ({last.event}) is open: it goes on once the node is cordoned; "
+        f"`koord drain {node} --cancel` ends it"
+    )
+
+
 def drain_step(event: DrainRequested | DrainEnded) -> str:
     """Returns what an event of a drain did, in words."""
     if isinstance(event, DrainRequested):

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from cli.node.agent_actions import action_text
-from cli.node.drains_of_node import cordoned, last_drain
+from cli.node.drains_of_node import cordoned, last_drain, waiting_for_cordon
 from cli.node.ignored_reports import describe_ignored, remedy_of
 from cli.node.node_facts import NodeFacts, node_facts
 from cli.node.node_steps import NodeStep, node_steps
@@ -70,8 +70,8 @@ class NodeAnswer(msgspec.Struct, frozen=True):
             counts them, with what Reservations hold.
         waiting: pods without a node, in the whole cluster; waiting_reservations: Reservations without one.
         batch: why batch and mid resources are what they are.
-        evictions: why the descheduler moves no pod from it, where its load is high; pods of the node whose eviction
-            waits, and requests of its agent.
+        evictions: why the descheduler moves no pod from it, where its load is high; a drain that waits for
+            its cordon; pods of the node whose eviction waits, and requests of its agent.
         unknown: what the log does not have.
         steps: recorded events, oldest first.
         ignored: annotations that cannot be read, each with what counts instead.
@@ -305,6 +305,8 @@ def _batch(facts: NodeFacts) -> Iterator[str]:
 
 def _evictions(facts: NodeFacts) -> Iterator[str]:
     yield from facts.unrelieved
+    if not facts.node.spec.unschedulable and (drain := waiting_for_cordon(facts.name, last_drain(facts.drains))):
+        yield drain
     for pod, record in sorted(facts.evictions.items()):
         if isinstance(record.event, EvictionPaused):
             at = f"{instant_of(record.at_ns)} ({record.context}/{record.seq})"

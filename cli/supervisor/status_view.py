@@ -46,7 +46,7 @@ def cells(unit: Unit, now_s: float = 0.0) -> tuple[str, ...]:
 
 def _silence(unit: Unit) -> str:
     """Returns that a process runs and does not respond, and what to do; empty where it does, or ended."""
-    if unit.silent_s is None or unit.process.pid is None:
+    if unit.silent_s is None or unit.process.pid is None or unit.stopped:
         return ""
     pid = unit.process.pid
     return f"process {pid} does not respond since {_clock(unit.silent_s)}; `kill -9 {pid}`: it is started again"
@@ -90,7 +90,7 @@ class View:
     def __init__(self, units: Iterable[Unit], title: str = "") -> None:
         self._units = list(units)
         self._title = title
-        self._printed: dict[str, tuple[str, int, tuple[str, ...], tuple[str, ...]]] = {}
+        self._printed: dict[str, tuple[str, int, tuple[str, ...], tuple[str, ...], bool]] = {}
         self._live: Live | None = None
 
     def __enter__(self) -> Self:
@@ -117,7 +117,7 @@ class View:
         for unit in self._units:
             away = tuple(each.server for each in unit.status.unreachable) if unit.status else ()
             halted = unit.status.halted if unit.status else ()
-            now = (unit.state, unit.restarts, away, halted)
+            now = (unit.state, unit.restarts, away, halted, unit.silent_s is None)
             before = self._printed.get(unit.spec.name)
             if before != now:
                 self._printed[unit.spec.name] = now

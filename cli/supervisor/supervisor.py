@@ -27,6 +27,8 @@ from shared.runtime.status import Status
 from shared.runtime.task_cancellation import cancel_and_wait
 
 POLL_INTERVAL_S = 0.5
+START_S = 60.0
+"""Seconds after which a process that has not responded yet counts as one that hangs."""
 _TAIL_BYTES = 65_536
 STABLE_S = 300.0
 """Time after which the reason of a service's last end is not shown any more, once the service responds."""
@@ -61,7 +63,7 @@ class Unit:
         restarts: how often it was started again.
         why: why it ended last; empty until it did.
         ended_s: when it did, seconds since the epoch.
-        silent_s: since when it runs and does not respond, although it did; None while it responds.
+        silent_s: since when it runs and does not respond, although it did, or should long since; None while it responds.
         status: its newest status; None while it does not respond.
         answered: this process has responded at least once.
         stopped: its end was requested.
@@ -78,6 +80,25 @@ class Unit:
         self.status: Status | None = None
         self.answered = False
         self.stopped = False
+        self._polled: tuple[int | None, float] = (None, 0.0)
+
+    def polled(self, pid: int, status: Status | None, now_s: float) -> None:
+        """Takes the answer of a process to the newest request of its status; None for no answer.
+
+        Args:
+            pid: of the process that was asked.
+            now_s: seconds since the epoch.
+        """
+        if self._polled[0] != pid:
+            self._polled = (pid, now_s)
+        self.status, self.answered = status, self.answered or status is not None
+        asked_s = self._polled[1]
+        if status is not None:
+            self.silent_s = None
+        elif self.answered:
+            self.silent_s = self.silent_s or now_s
+        elif now_s - asked_s > START_S:
+            self.silent_s = asked_s
 
     @property
     def state(self) -> str:
@@ -252,9 +273,7 @@ class Supervisor:
         except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError):
             pass
         if polled is not None and unit.process.pid == polled:  # else the status is of an earlier process
-            unit.status, unit.answered = status, unit.answered or status is not None
-            is_silent = unit.answered and status is None
-            unit.silent_s = (unit.silent_s or time.time()) if is_silent else None
+            unit.polled(polled, status, time.time())
 
 
 def _written_since(log: Path, offset: int) -> str:

@@ -61,6 +61,8 @@ STARTS_PER_S = 250
 POLL_INTERVAL_S = 1.0
 """Interval of checks for drift whose pause has ended, when nothing else wakes the loop."""
 
+SHADOW = "shadow mode: nothing is written to the cluster; no pod is bound, evicted or moved, and no node is cordoned"
+
 
 class Gateway:
     """One term as the writer of `cluster`: from the first list to the end of the process."""
@@ -109,7 +111,7 @@ class Gateway:
 
     def halts(self) -> list[str]:
         """Returns why no effects are started at the moment, and what to do; empty while they are."""
-        return self._observations.short_lists.halts()
+        return [*([SHADOW] if self._settings.shadow else []), *self._observations.short_lists.halts()]
 
     async def run(self) -> None:
         """Works until a stop is requested, beside no other system that writes to the cluster."""

@@ -198,7 +198,10 @@ async def test_a_thousand_pods_of_a_real_kube_scheduler_are_followed_exactly_and
         assert {type(one) for one in outcomes} == {BindSuppressed, DesiredStateSuppressed}
         assert "suppressed" in await koord(system, "why", "pod", "shop/ours", "-o", "json")
         assert "default-scheduler bound it to" in await koord(system, "why", "pod", "shop/watched-5")
-        assert system.supervisor.units["gateway"].restarts == 0
+        gateway = system.supervisor.units["gateway"]
+        assert gateway.restarts == 0
+        assert gateway.status is not None
+        assert [text.partition(":")[0] for text in gateway.status.halted] == ["shadow mode"]
 
     _assert_nothing_was_written(cluster, audit)
 

@@ -1,7 +1,7 @@
 """The drains of a node as commands describe them."""
 
 from cli.commands.drain import headline
-from cli.node.drains_of_node import cordoned, drain_step, last_drain, outcome_lines
+from cli.node.drains_of_node import cordoned, drain_step, last_drain, outcome_lines, waiting_for_cordon
 from shared.events import Event, RecordedEvent
 from shared.events.migration import DrainEnded, DrainRequested
 from shared.kube.drain_control import DrainedPod, DrainStatus
@@ -20,6 +20,14 @@ def test_a_cordon_during_a_drain_names_it_and_is_ended_by_its_cancellation_first
     text, remedy = cordoned("n0", last_drain(records(REQUESTED)), 15, simulated=False)
     assert text == "it is cordoned, and the drain by root: new disks goes on (descheduling/10)"
     assert remedy == f"`koord drain n0 --cancel`, then {UNCORDON}"
+
+
+def test_a_drain_whose_node_was_uncordoned_is_open_until_it_is_cancelled() -> None:
+    assert waiting_for_cordon("n0", last_drain(records(REQUESTED))) == (
+        "the drain by root: new disks (descheduling/10) is open: it goes on once the node is cordoned; "
+        "`koord drain n0 --cancel` ends it"
+    )
+    assert waiting_for_cordon("n0", last_drain(records(REQUESTED, ENDED))) == waiting_for_cordon("n0", None) == ""
 
 
 def test_a_cordon_after_a_drain_names_its_outcome() -> None:
@@ -56,7 +64,9 @@ def test_a_drain_without_its_request_in_the_log_is_described_by_its_end() -> Non
 def test_a_drain_whose_node_was_uncordoned_is_described_as_waiting_for_the_cordon() -> None:
     pods = (DrainedPod("d/web-1", "next", ""),)
     waiting = headline(DrainStatus("n0", draining=True, pods=pods), "start")
-    assert waiting.endswith("0 pods moved so far; 1 pod to move; it goes on once the node is cordoned")
+    assert waiting.endswith(
+        "0 pods moved so far; 1 pod to move; it goes on once the node is cordoned: `koord drain n0 --cancel` ends it"
+    )
     going_on = headline(DrainStatus("n0", draining=True, pods=pods, cordoned=True), "start")
     assert going_on.endswith("1 pod to move")
 

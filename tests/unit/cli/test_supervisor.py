@@ -125,6 +125,24 @@ def test_a_process_that_hangs_is_named_with_how_to_end_it(tmp_path: Path, capsys
     assert "does not respond" not in cells(unit)[-1]
 
 
+def test_a_process_that_hangs_while_it_starts_is_named_too(tmp_path: Path) -> None:
+    unit = unit_of(tmp_path)
+    unit.process.start()
+    try:
+        pid = unit.process.pid
+        assert pid is not None
+        for now_s in (1_800_000_000.0, 1_800_000_059.0):
+            unit.polled(pid, None, now_s)
+            assert "does not respond" not in cells(unit)[-1]
+        unit.polled(pid, None, 1_800_000_061.0)
+        assert unit.state == "starting"
+        assert cells(unit)[-1].startswith(f"process {pid} does not respond since 08:00:00Z; `kill -9 {pid}`")
+        unit.stopped = True
+        assert cells(unit)[-1] == "", "its end was requested: it is not started again"
+    finally:
+        unit.process.kill()
+
+
 def test_without_a_message_the_exit_code_is_the_reason() -> None:
     assert why_it_ended(3, "") == "exit code 3"
     assert why_it_ended(0, '{"level":"info","message":"bye"}') == "ended by itself"
