@@ -63,7 +63,7 @@ class Unit:
         restarts: how often it was started again.
         why: why it ended last; empty until it did.
         ended_s: when it did, seconds since the epoch.
-        silent_s: since when it runs and does not respond, although it did, or should long since; None while it responds.
+        silent_s: since when it runs and does not respond, although it did or should; None while it responds.
         status: its newest status; None while it does not respond.
         answered: this process has responded at least once.
         stopped: its end was requested.
@@ -86,19 +86,19 @@ class Unit:
         """Takes the answer of a process to the newest request of its status; None for no answer.
 
         Args:
-            pid: of the process that was asked.
+            pid: of the process that was queried.
             now_s: seconds since the epoch.
         """
         if self._polled[0] != pid:
             self._polled = (pid, now_s)
         self.status, self.answered = status, self.answered or status is not None
-        asked_s = self._polled[1]
+        requested_s = self._polled[1]
         if status is not None:
             self.silent_s = None
         elif self.answered:
             self.silent_s = self.silent_s or now_s
-        elif now_s - asked_s > START_S:
-            self.silent_s = asked_s
+        elif now_s - requested_s > START_S:
+            self.silent_s = requested_s
 
     @property
     def state(self) -> str:
