@@ -3,9 +3,9 @@
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from cli.doctor.finding import Finding
+from cli.node.ignored_settings_of_node import ignored_settings_of_node
 from cli.simulated_cluster import edit_advice
 from services.scheduler.explain.gang_status import ignored_settings
-from services.scheduler.explain.ignored_node_annotations import ignored_annotations
 from services.scheduler.explain.impossible_requests import NO_NODES, missing_quota
 from services.scheduler.explain.invalid_reservations import RejectedReservation
 from services.scheduler.explain.objects_without_plugin import UnreadObjects
@@ -80,7 +80,7 @@ def about_ignored_settings(view: SchedulerState, rules: QueueRules, *, simulated
             remedy = f"correct it: {_edit_gang(view, gang, simulated=simulated)}"
             yield Finding("warning", "configuration", f"gang {gang}: {fault}", remedy)
     for name, record in sorted(view.nodes.items()):
-        faults = (*ignored_annotations(record.node), closing_label(record.node.metadata.labels or {}))
+        faults = (*ignored_settings_of_node(record.node), closing_label(record.node.metadata.labels or {}))
         for fault in filter(None, faults):
             remedy = f"correct it: {edit_advice('node', name, simulated=simulated)}"
             yield Finding("warning", "configuration", f"node {name}: {fault}", remedy)

@@ -11,6 +11,7 @@ import msgspec
 from cli.node.agent_actions import action_text
 from cli.node.drains_of_node import cordoned, last_drain, waiting_for_cordon
 from cli.node.ignored_reports import describe_ignored, remedy_of
+from cli.node.ignored_settings_of_node import ignored_settings_of_node
 from cli.node.node_facts import NodeFacts, node_facts
 from cli.node.node_steps import NodeStep, node_steps
 from cli.scheduling.answer_from_log import answer
@@ -21,7 +22,6 @@ from cli.terminal.durations import age, instant_of
 from cli.terminal.object_name import cluster_name
 from cli.terminal.options import folder_option, output_option
 from cli.terminal.output import Format
-from services.scheduler.explain.ignored_node_annotations import ignored_annotations
 from services.scheduler.explain.load_rules_in_force import load_rules
 from services.scheduler.explain.requested_on_node import requested_on
 from services.scheduler.explain.waiting_order_config import rules_in_force
@@ -143,7 +143,7 @@ def explain_node(facts: NodeFacts, now_ns: int) -> NodeAnswer:
         evictions=tuple(_evictions(facts)),
         unknown=tuple(_unknown(facts)),
         steps=tuple(node_steps(facts)[-MOST_STEPS:]),
-        ignored=tuple(ignored_annotations(facts.node)),
+        ignored=tuple(ignored_settings_of_node(facts.node)),
         waiting_reservations=reservations,
     )
 

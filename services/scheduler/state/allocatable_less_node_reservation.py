@@ -21,6 +21,7 @@ from shared.kube.node import Node
 from shared.kube.quantity import NANO, BadQuantity, nanos
 from shared.kube.quantity_text import notation_of, quantity_text
 from shared.type_error_words import field_fault
+from shared.unknown_fields import unknown_fields
 
 ANNOTATION = "node.koordinator.sh/reservation"
 
@@ -74,7 +75,8 @@ def reservation_fault(text: str) -> str:
         parse_cpus(reservation.reserved_cpus)
     except BadCpuList as error:
         return f"reservedCPUs cannot be read, and the amount of cpu counts: {error}"
-    return ""
+    path, _, meant = next(unknown_fields(_Reservation, msgspec.json.decode(text)), "").partition("; ")
+    return path and f"{path} has no effect{f'; {meant}' if meant else ''}"
 
 
 def _read(text: str) -> tuple[_Reservation, dict[str, int]]:

@@ -21,12 +21,14 @@ from shared.kube.slo_config import AggregatePolicy, ColocationConfig, Colocation
 
 ANNOTATION = "node.koordinator.sh/colocation-strategy"
 
-_RATIO_LABELS = {
+RATIO_LABELS = {
     "node.koordinator.sh/cpu-reclaim-ratio": "cpu_reclaim_threshold_percent",
     "node.koordinator.sh/memory-reclaim-ratio": "memory_reclaim_threshold_percent",
     "node.koordinator.sh/mid-static-cpu-reserved-ratio": "mid_static_cpu_reserved_percent",
     "node.koordinator.sh/mid-static-memory-reserved-ratio": "mid_static_memory_reserved_percent",
 }
+MOST_RATIO = 10.0
+"""A ratio above it is ignored: 7000 % of a node cannot be meant where 70 % is written in the same way."""
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?").fullmatch
 
 DEFAULTS = ColocationStrategy(
@@ -141,10 +143,17 @@ def is_overcommitted(config: ColocationConfig, strategy: ColocationStrategy) -> 
 def _with_labels(strategy: ColocationStrategy, labels: Mapping[str, str]) -> ColocationStrategy:
     changes = {
         field: percent
-        for label, field in _RATIO_LABELS.items()
+        for label, field in RATIO_LABELS.items()
         if label in labels and (percent := _percent(labels[label])) is not None
     }
     return replace(strategy, **changes) if changes else strategy
+
+
+def ratio_fault(text: str | None) -> str:
+    """Returns why the ratio of a label is ignored; empty where it is not, or there is none."""
+    if text is None or _percent(text) is not None:
+        return ""
+    return f"is {text!r}, and is ignored; give a ratio from 0 to {MOST_RATIO:g}, such as 0.7"
 
 
 def _percent(text: str) -> int | None:
@@ -152,7 +161,7 @@ def _percent(text: str) -> int | None:
     if not _NUMBER(text):
         return None
     ratio = float(text)
-    return math.trunc(ratio * 100) if ratio >= 0 and math.isfinite(ratio) else None
+    return math.trunc(ratio * 100) if 0 <= ratio <= MOST_RATIO else None
 
 
 def _named(field: str) -> str:
