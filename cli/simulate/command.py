@@ -200,6 +200,8 @@ def _print(result: Simulated, output: str) -> None:
         show(result, output)
     else:
         show_table(("figure", "value"), list(_lines(result)))
+        if result.rejected:
+            click.echo("--placements prints why each pod was rejected", err=True)
 
 
 def _lines(result: Simulated) -> Iterator[tuple[str, str]]:

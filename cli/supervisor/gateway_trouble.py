@@ -58,8 +58,8 @@ def scheduler_lines(responds: Collection[bool]) -> Iterator[str]:
     """
     if responds and not any(responds):
         yield (
-            "the scheduler does not respond: no pod is placed until it does, whatever a pod waits for by the log; "
-            "`koord doctor` has the remedy"
+            "the scheduler does not respond: no pod is placed until it does, whatever a pod waits for by the log; one that "
+            "starts responds within seconds, and for one that hangs `koord doctor` has the remedy"
         )
 
 

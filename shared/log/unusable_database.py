@@ -4,6 +4,8 @@ import os
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
+from asyncpg import CannotConnectNowError
+
 from shared.errors import KoordError, fault_of
 from shared.log.database import UNREACHABLE, sqlstate, without_password
 
@@ -58,6 +60,8 @@ def unusable(dsn: str, error: BaseException) -> DatabaseUnreachable | DatabaseRe
         )
     if isinstance(error, TimeoutError):
         return DatabaseUnreachable(dsn, error, OF_A_HANG)
+    if isinstance(error, CannotConnectNowError):
+        return DatabaseUnreachable(dsn, error, "it starts or stops: try again in some seconds")
     return DatabaseUnreachable(dsn, error) if isinstance(error, UNREACHABLE) else DatabaseRefused(dsn, error)
 
 

@@ -14,7 +14,8 @@ class NothingWaits(KoordError):
     """No waiting pod and no waiting gang has the name."""
 
     def __init__(self, name: str, waiting: Sequence[str], why: str = "") -> None:
-        there = f"{len(waiting)} pods wait: koord pending" if waiting else "no pod waits"
+        count = f"{len(waiting)} pod{' waits' if len(waiting) == 1 else 's wait'}"
+        there = f"{count}: `koord pending -A`" if waiting else "no pod waits"
         super().__init__(f"no waiting pod or gang {name!r}{did_you_mean(name, waiting)}{why}; {there}")
 
 
@@ -43,7 +44,8 @@ def waiting_unit(cache: CycleInputs, name: str) -> tuple[PodRecord, ...]:
         if gang is not None and gang.state != WAITING:
             raise NoGangToPlan(gang)
         running = next((each.node for each in cache.view.pods.values() if each.name == name and each.node), "")
-        raise NothingWaits(name, sorted(each.name for each in waiting), f", which runs on {running}" if running else "")
+        pods = sorted(each.name for each in waiting if each.pod_class is None or not each.pod_class.reserves)
+        raise NothingWaits(name, pods, f", which runs on {running}" if running else "")
     pod = found[0]
     if pod.pod_class is None or pod.pod_class.fault or pod.pod_class.scheduler not in cache.profiles:
         raise NothingWaits(name, (), " that this scheduler places: koord why pod says what is wrong with it")
