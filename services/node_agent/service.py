@@ -7,11 +7,13 @@ import logging
 import os
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from services.node_agent import feature_gates
 from services.node_agent.collect_report_loop import Agent
+from services.node_agent.collectors.interference_gauges import Gauge
 from services.node_agent.collectors.usage_collector import Collector
 from services.node_agent.devices.device_reporting_setup import NodeDevices
 from services.node_agent.kernel.kidled_scan_switch import KidledScan
@@ -31,9 +33,6 @@ from shared.settings import unknown_variables
 if TYPE_CHECKING:
     from aiohttp.web import AppRunner
 
-    from services.node_agent.hook_server.hook_server import HookServer
-    from services.node_agent.nri.client import NriClient
-
 log = logging.getLogger(__name__)
 
 HOOK_GATES = (
@@ -48,6 +47,16 @@ HOOK_GATES = (
 """Gates of hooks that act before a container starts."""
 DRAIN_S = 5.0
 """Seconds at the end for the last report to be accepted."""
+
+
+class HookClient(Protocol):
+    """What brings the requests of the container runtime, or of a proxy before it, to the hooks."""
+
+    def gauges(self) -> Iterator[Gauge]:
+        """Yields the numbers of containers."""
+
+    async def run(self) -> None:
+        """Serves until it is cancelled."""
 
 
 class MissingExtra(KoordError):
@@ -165,7 +174,7 @@ def _start_qos_manager(
 
 def _hook_client(
     agent: Agent, settings: AgentSettings, gates: dict[str, bool], pods: NodePodsInformer | None
-) -> "HookServer | NriClient | None":
+) -> HookClient | None:
     """Returns the connection to the container runtime, or the server for a proxy before it; None where no gate needs it.
 
     Raises:
@@ -174,7 +183,7 @@ def _hook_client(
     """
     if pods is None or agent.qos_manager is None or not any(gates[name] for name in HOOK_GATES):
         return None
-    client: HookServer | NriClient | None = None
+    client: HookClient | None = None
     if settings.hook_server:
         try:
             from services.node_agent.hook_server.node_hook_server import hook_server
@@ -190,7 +199,7 @@ def _hook_client(
     return client
 
 
-async def _run_hooks(client: "HookServer | NriClient | None") -> None:
+async def _run_hooks(client: HookClient | None) -> None:
     """Serves the container runtime; waits without a connection."""
     if client is None:
         await asyncio.Event().wait()
