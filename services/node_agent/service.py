@@ -50,7 +50,7 @@ DRAIN_S = 5.0
 
 
 class HookClient(Protocol):
-    """What brings the requests of the container runtime, or of a proxy before it, to the hooks."""
+    """Brings the requests of the container runtime, or of a proxy before it, to the hooks."""
 
     def gauges(self) -> Iterator[Gauge]:
         """Yields the numbers of containers."""
