@@ -44,8 +44,8 @@ def waiting_unit(cache: CycleInputs, name: str) -> tuple[PodRecord, ...]:
         if gang is not None and gang.state != WAITING:
             raise NoGangToPlan(gang)
         running = next((each.node for each in cache.view.pods.values() if each.name == name and each.node), "")
-        pods = sorted(each.name for each in waiting if each.pod_class is None or not each.pod_class.reserves)
-        raise NothingWaits(name, pods, f", which runs on {running}" if running else "")
+        names = sorted(each.name for each in waiting if each.pod_class is None or not each.pod_class.reserves)
+        raise NothingWaits(name, names, f", which runs on {running}" if running else "")
     pod = found[0]
     if pod.pod_class is None or pod.pod_class.fault or pod.pod_class.scheduler not in cache.profiles:
         raise NothingWaits(name, (), " that this scheduler places: koord why pod says what is wrong with it")
