@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError
 
 from services.gateway.kube_api.decoding import API_TYPES, Decoder, status_of
 from services.gateway.webhooks import admission_review
+from services.node_agent.hook_server.hook_answers import HookAnswers
 from services.node_agent.nri import frames
 from services.node_agent.nri.messages import PLUGIN, CreateContainerRequest
 from services.node_agent.nri.plugin import NodeCgroups, NriPlugin
@@ -24,6 +25,10 @@ from services.node_agent.runtime_hooks.hook_records import HookRecords
 from services.node_agent.runtime_hooks.hook_rules import HookRules
 from services.node_agent.states_informer.annotations import resource_status
 from services.node_agent.topology.kubelet_cpu_manager import CHECKPOINT, BadKubeletFile, read_assignments, read_config
+from services.runtime_proxy import cri_messages as cri
+from services.runtime_proxy.hooked_calls import merge_answer
+from services.runtime_proxy.known_containers import container_of, pod_of
+from services.runtime_proxy.merge_rules import write_create_container
 from services.scheduler.extender_server.api_types import ExtenderArgs, ExtenderBindingArgs, ExtenderPreemptionArgs
 from services.scheduler.extender_server.http_api import decode_args
 from services.scheduler.plugins.node_numa_resource.allocation_annotations import allocation_of
@@ -50,6 +55,13 @@ from shared.kube.pod import Pod
 from shared.kube.quantity import BadQuantity
 from shared.kube.system_annotations import DEVICE_ALLOCATED, RESOURCE_STATUS
 from shared.log import announcements
+from shared.runtime_hooks import stages
+from shared.runtime_hooks.messages import (
+    ContainerResourceHookRequest,
+    ContainerResourceHookResponse,
+    PodSandboxHookRequest,
+)
+from shared.runtime_hooks.registration import BadRegistration, read_registration
 
 NODE = "n"
 
@@ -196,6 +208,7 @@ def _hooks() -> Iterator[tuple[str, Fuzzed]]:
     framed = frames.encode(frames.Frame(frames.PLUGIN_CONNECTION, 1, frames.REQUEST, request))
     yield "frames", Fuzzed(lambda data: list(frames.FrameReader().feed(data)), (frames.BadFrame,), (framed,))
     yield from _cgroup_hooks()
+    yield from _hook_service()
     pods = [{"name": "p", "namespace": "d", "containers": [{"name": "c"}]}]
     answer = ListPodResourcesResponse(pod_resources=pods).SerializeToString()
     listed = {"d/p": _ALLOCATED.decode()}
@@ -230,6 +243,34 @@ def _cgroup_hooks() -> Iterator[tuple[str, Fuzzed]]:
         (OOM_SCORE_ADJ, b"-500"),
     ):
         yield f"hooks: {annotation}", Fuzzed(partial(create, annotation), (HookFailed,), (accepted,))
+
+
+def _hook_service() -> Iterator[tuple[str, Fuzzed]]:
+    """Yields what a hook server sends to the runtime proxy, and the proxy to the agent."""
+    rules = HookRules(frozenset(CGROUP_HOOKS), online=frozenset(range(8)))
+    hooks = {name: as_hook(name, lambda: rules, lambda: True) for name in CGROUP_HOOKS}
+    agent = HookAnswers(hooks, lambda _: None, NodeCgroups(rules=lambda: rules), stop_at_failure=True)
+    annotations = {SPEC: _BATCH.decode(), OOM_SCORE_ADJ: "5"}
+    labels = {"koordinator.sh/qosClass": "BE"}
+    request = {"container_meta": {"name": "c"}, "pod_labels": labels, "pod_annotations": annotations}
+    container = ContainerResourceHookRequest(**request, container_envs={"A": "1"}).SerializeToString()
+    pod = PodSandboxHookRequest(labels=labels, annotations=annotations).SerializeToString()
+    for stage, accepted in ((stages.CREATE_CONTAINER, container), (stages.UPDATE_CONTAINER, container)):
+        yield f"hooks: {stage}", Fuzzed(partial(agent.answer, stage), (KoordError,), (accepted,))
+    yield "hooks: PreRunPodSandbox", Fuzzed(partial(agent.answer, stages.RUN_POD_SANDBOX), (KoordError,), (pod,))
+
+    def merged(data: bytes) -> object:
+        create = cri.CreateContainerRequest(config={"envs": [{"key": "A", "value": b"1"}]})
+        subject = container_of(pod_of(create.sandbox_config))
+        merge_answer(subject, ContainerResourceHookResponse.FromString(data))
+        write_create_container(create, subject)
+        return create.SerializeToString()
+
+    answer = ContainerResourceHookResponse(container_resources={"cpu_shares": 5, "cpuset_cpus": "0-3"})
+    yield "hook answer", Fuzzed(merged, (DecodeError, KoordError), (answer.SerializeToString(),))
+    read = partial(read_registration, "f.json")
+    good = b'{"remote-endpoint":"/s","failure-policy":"Fail","runtime-hooks":["PreRunPodSandbox"]}'
+    yield "registration of hooks", Fuzzed(read, (BadRegistration,), (good,))
 
 
 def _cluster() -> Iterator[tuple[str, Fuzzed]]:

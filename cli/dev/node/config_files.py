@@ -76,11 +76,12 @@ def write_containerd(folder: Path, programs: Programs, image: str) -> Path:
     return path
 
 
-def write_kubelet(folder: Path, *, cgroup_root: str, port: int, health_port: int) -> Path:
+def write_kubelet(folder: Path, *, cgroup_root: str, port: int, health_port: int, runtime: Path) -> Path:
     """Writes a kubelet's configuration; returns its path. It evicts nothing itself: that is the agent's to show.
 
     Args:
         cgroup_root: with its leading slash.
+        runtime: socket of its container runtime.
     """
     config = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -91,7 +92,7 @@ def write_kubelet(folder: Path, *, cgroup_root: str, port: int, health_port: int
         "healthzPort": health_port,
         "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
         "authorization": {"mode": "AlwaysAllow"},
-        "containerRuntimeEndpoint": f"unix://{folder}/containerd.sock",
+        "containerRuntimeEndpoint": f"unix://{runtime}",
         "cgroupDriver": "cgroupfs",
         "cgroupRoot": cgroup_root,
         "failCgroupV1": False,

@@ -25,7 +25,7 @@ def start_containerd(folder: Path, space: Space, have: Programs, image: str, wit
     path = f"{have.shim.parent}:{have.runc.parent}:{os.environ.get('PATH', '')}"
     containerd = space.process("containerd", [have.containerd, f"--config={config}"], os.environ | {"PATH": path})
     containerd.start()
-    containerd.wait_until(lambda: _listens(folder / SOCKET), within_s)
+    containerd.wait_until(lambda: listens(folder / SOCKET), within_s)
     archive = write_image(folder / "workload.tar", have.workload, [image])
     command: list[str | Path] = [have.ctr, f"--address={folder / SOCKET}", "--namespace=k8s.io", "images", "import"]
     command += ["--local", "--platform=linux/amd64", archive]
@@ -35,6 +35,7 @@ def start_containerd(folder: Path, space: Space, have: Programs, image: str, wit
     return containerd
 
 
-def _listens(path: Path) -> bool:
+def listens(path: Path) -> bool:
+    """Reports whether a program serves a unix socket."""
     with socket.socket(socket.AF_UNIX) as probe:
         return probe.connect_ex(str(path)) == 0

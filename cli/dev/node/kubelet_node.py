@@ -12,6 +12,7 @@ that are free.
 import atexit
 import os
 import shutil
+import sys
 import tempfile
 import urllib.request
 from pathlib import Path
@@ -25,7 +26,7 @@ from cli.dev.kube_client import ApiRefused
 from cli.dev.local_control_plane import Cluster
 from cli.dev.node.cgroup_tree import NoTree, Tree, check_cgroups
 from cli.dev.node.config_files import Programs, write_kubelet
-from cli.dev.node.containerd_process import start_containerd
+from cli.dev.node.containerd_process import SOCKET, listens, start_containerd
 from cli.dev.node.linux_namespaces import Space
 from cli.processes.child_process import Process
 from cli.processes.free_ports import free_port
@@ -33,6 +34,7 @@ from cli.processes.free_ports import free_port
 IMAGE = "koordstream.test/workload:1"
 """Runs the program of tests/node/tools/workload."""
 READY_WITHIN_S = 90.0
+PROXY_SOCKET = "proxy.sock"
 NAMES = (  # as in `Programs`
     "kubelet",
     "containerd",
@@ -75,17 +77,21 @@ class RealNode:
         folder: sockets, the state of its programs, logs of containers; gone at the end.
         logs: `kubelet.log`, `containerd.log`.
         tree: its cgroups.
+        proxy: the runtime proxy; None without one.
     """
 
-    def __init__(self, cluster: Cluster, name: str, logs: Path | None = None) -> None:
+    def __init__(self, cluster: Cluster, name: str, logs: Path | None = None, *, runtime_proxy: bool = False) -> None:
         """Prepares one.
 
         Args:
             logs: where logs of programs go; below `folder` otherwise.
+            runtime_proxy: the kubelet reaches containerd through the runtime proxy.
         """
         self.name = name
         self.cluster = cluster
         self.logs = logs
+        self._runtime_proxy = runtime_proxy
+        self.proxy: Process | None = None
         self.tree = Tree()
 
     def __enter__(self) -> Self:
@@ -101,6 +107,11 @@ class RealNode:
     def container_logs(self) -> Path:
         """Where the kubelet links the logs of containers, which names them."""
         return self.folder / "containers"
+
+    @property
+    def registrations(self) -> Path:
+        """Folder in which hook servers register at the runtime proxy."""
+        return self.folder / "hookserver.d"
 
     def start(self) -> None:
         """Starts everything; returns when the node is Ready and takes pods.
@@ -119,7 +130,9 @@ class RealNode:
             self.tree.__enter__()
             self._space.start()
             self.containerd = start_containerd(self.folder, self._space, have, IMAGE, READY_WITHIN_S)
-            self._start_kubelet(have)
+            if self._runtime_proxy:
+                self._start_proxy()
+            self._start_kubelet(have, self.folder / (PROXY_SOCKET if self._runtime_proxy else SOCKET))
         except BaseException:
             self.stop()
             raise
@@ -127,6 +140,8 @@ class RealNode:
     def stop(self) -> None:
         """Ends every program and container, and removes what there was of them. Harmless when repeated."""
         atexit.unregister(self.stop)
+        if self.proxy is not None:
+            self.proxy.kill()
         self._space.stop()
         self.tree.__exit__(None, None, None)
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -147,9 +162,21 @@ class RealNode:
             Path("/run/containerd"): None,
         }
 
-    def _start_kubelet(self, have: Programs) -> None:
+    def _start_proxy(self) -> None:
+        socket = self.folder / PROXY_SOCKET
+        command: list[str | Path] = [sys.executable, "-m", "cli", "run", "runtime-proxy"]
+        command += [f"--koord-runtimeproxy-endpoint={socket}"]
+        command += [f"--remote-runtime-service-endpoint={self.folder / SOCKET}"]
+        env = os.environ | {"KOORD_RUNTIME_PROXY_REGISTRATIONS": str(self.registrations)}
+        self.proxy = Process("runtime-proxy", command, (self.logs or self.folder) / "runtime-proxy.log", env=env)
+        self.proxy.start()
+        self.proxy.wait_until(lambda: listens(socket), READY_WITHIN_S)
+
+    def _start_kubelet(self, have: Programs, runtime: Path) -> None:
         health = free_port()
-        config = write_kubelet(self.folder, cgroup_root=f"/{self.tree.name}", port=free_port(), health_port=health)
+        config = write_kubelet(
+            self.folder, cgroup_root=f"/{self.tree.name}", port=free_port(), health_port=health, runtime=runtime
+        )
         self._grant()
         kubeconfig = self.cluster.kubeconfig(f"system:node:{self.name}", groups=("system:nodes",))
         command: list[str | Path] = [
