@@ -237,6 +237,18 @@ async def test_after_a_kill_the_containers_of_before_have_their_pods(proxy: Prox
     assert updated.container_resources.cpu_shares == 400
 
 
+async def test_a_proxy_that_is_stopped_finishes_its_calls(proxy: Proxy, hooks: AnyHookServer) -> None:
+    hooks.answers[stages.RUN_POD_SANDBOX] = hanging
+    async with proxy.kubelet("last") as kubelet:
+        call = asyncio.create_task(kubelet.run_sandbox())
+        await until(lambda: asyncio.sleep(0, hooks.called), "call of the hook")
+        await asyncio.to_thread(proxy.process.stop)
+        assert proxy.process.exit_code == 0
+        assert await call
+    assert not proxy.socket.exists()
+    proxy.start()
+
+
 async def test_the_agents_hooks_reach_a_container_through_the_proxy(proxy: Proxy) -> None:
     rules = HookRules(frozenset(CGROUP_HOOKS), batch=BatchRule(quota=True), online=frozenset({0, 1}))
     hooks = {name: as_hook(name, lambda: rules, lambda: False) for name in CGROUP_HOOKS}
