@@ -9,6 +9,7 @@ from services.simulator.api.object_conversion import as_json, merged, typed
 from services.simulator.api.resource_kinds import BY_NAME, PODS, Resource
 from services.simulator.state import Intent, SimulatorState, fields_of, uid_of
 from shared.domain.fields_written_once import is_written_once
+from shared.domain.reservation import lost_place
 from shared.events import Cause, Event
 from shared.events.cluster import (
     BindRejected,
@@ -16,12 +17,14 @@ from shared.events.cluster import (
     DesiredStateRejected,
     DesiredStateSuperseded,
     EvictionFailed,
+    EvictionRejected,
     PodBound,
     PodEvicted,
 )
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.scheduling import PodPlaced, PodUnschedulable
 from shared.kube.pod import Pod, PodCondition
+from shared.kube.resource_names import RESERVATIONS
 from shared.kube.system_annotations import allocations_in
 from shared.runtime.intent_rights import refused_outcome
 
@@ -106,6 +109,13 @@ def evict(api: ApiTransaction, cause: Cause, intent: EvictionRequested) -> None:
         api.record_outcome(late, cause, intent.pod_uid)
         return
     if pod and pod.metadata.uid == intent.pod_uid:
+        held = api.find(RESERVATIONS, intent.reservation) if intent.reservation else None
+        leaves = pod.metadata.deletion_timestamp
+        if intent.reservation and not leaves and (lost := lost_place(intent.reservation, held)):
+            api.record_outcome(
+                EvictionRejected(pod=intent.pod, pod_uid=intent.pod_uid, reason=lost), cause, intent.pod_uid
+            )
+            return
         why = PodCondition(type="DisruptionTarget", status="True", reason=EVICTION, message=intent.reason)
         api.end_pod(pod, intent.grace_period_s, why)
     api.record_outcome(_evicted(intent, pod), cause, intent.pod_uid)

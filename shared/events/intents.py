@@ -17,6 +17,8 @@ class EvictionRequested(Event, frozen=True, tag="koord.intents.EvictionRequested
         grace_period_s: seconds the pod gets to end; the pod's own when absent.
         deletes: the pod is deleted instead, which no disruption budget prevents; the gateway's own budgets count.
         deadline_ns: instant after which it is not carried out any more; 0 for that of the gateway.
+        reservation: name of the Reservation that holds the pod's destination; it is not carried out once that is gone,
+            has ended or has an owner. Empty for an eviction without a held place.
     """
 
     KEY: ClassVar[str] = "pod"
@@ -27,6 +29,7 @@ class EvictionRequested(Event, frozen=True, tag="koord.intents.EvictionRequested
     grace_period_s: int | None = None
     deletes: bool = False
     deadline_ns: int = 0
+    reservation: str = ""
 
 
 class FieldsDesired(Event, frozen=True, tag="koord.intents.FieldsDesired.v1"):

@@ -19,6 +19,7 @@ from services.descheduler.migration.pod_migration_job import (
     PodMigrationJob,
 )
 from services.descheduler.migration.rate_limits import RateLimits
+from shared.domain.reservation import Reservation
 from shared.events import Draft
 from shared.events.intents import EvictionRequested, FieldsDesired
 from shared.events.migration import MigrationEvictionDecided
@@ -41,14 +42,14 @@ def evict(
     limits: RateLimits,
     progress: JobProgress,
     pod: Pod | None,
-    destination: str,
+    reservation: Reservation | None,
     now_ns: int,
 ) -> bool:
     """Has the pod evicted; returns whether it is gone.
 
     Args:
         pod: with the uid of the job; None when it is gone.
-        destination: node of the held place; empty to evict without one.
+        reservation: it holds the pod's destination; None to evict without one.
     """
     job = progress.job
     if progress.status.is_true(names.EVICTION):
@@ -75,7 +76,7 @@ def evict(
     if (unit is None or not unit.gang) and (reason := limits.breaks_gang(pod)):
         progress.condition(names.EVICTION, true=False, reason=names.FAILED_EVICT, message=reason)
     elif limits.take_eviction(pod, "" if unit is None else unit.name):
-        progress.add(*_request(args, job, pod, destination, now_ns))
+        progress.add(*_request(args, job, pod, reservation, now_ns))
     return False
 
 
@@ -108,7 +109,9 @@ def _message(job: PodMigrationJob, pod: Pod) -> str:
     return f'Pod "{pod.metadata.key}" evicted from node "{pod.spec.node_name}" by the reason "{reason_of(job)}"'
 
 
-def _request(args: MigrationArgs, job: PodMigrationJob, pod: Pod, destination: str, now_ns: int) -> tuple[Draft, Draft]:
+def _request(
+    args: MigrationArgs, job: PodMigrationJob, pod: Pod, reservation: Reservation | None, now_ns: int
+) -> tuple[Draft, Draft]:
     """Returns the decision and the intent with its effect."""
     options, owner = job.spec.delete_options, pod.metadata.controller
     grace_s = args.grace_period_s if options is None else options.grace_period_seconds
@@ -119,7 +122,7 @@ def _request(args: MigrationArgs, job: PodMigrationJob, pod: Pod, destination: s
         pod=key,
         pod_uid=uid,
         node=pod.spec.node_name,
-        destination=destination,
+        destination="" if reservation is None else reservation.status.node_name,
         controller="" if owner is None else owner.uid,
         method=method,
         reason=reason,
@@ -137,6 +140,7 @@ def _request(args: MigrationArgs, job: PodMigrationJob, pod: Pod, destination: s
             grace_period_s=grace_s,
             deletes=method == DELETE,
             deadline_ns=deadline_ns,
+            reservation="" if reservation is None else reservation.metadata.name,
         )
     return Draft(decided, correlation=uid), Draft(intent, correlation=uid)
 

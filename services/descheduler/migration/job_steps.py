@@ -56,7 +56,7 @@ def advance(step: Step, progress: JobProgress) -> None:
     if pod is not None and must_wait(step, job, pod):
         return
     if job.mode(step.args.default_mode) == EVICT_DIRECTLY:
-        if evict(step.state, step.args, step.limits, progress, pod, "", step.now_ns):
+        if evict(step.state, step.args, step.limits, progress, pod, None, step.now_ns):
             progress.succeed(f'Pod "{job.spec.pod_ref.key}" has been evicted', evicted_only=True)
         return
     reservation = _reservation(step, progress, pod)
@@ -161,7 +161,7 @@ def _use(step: Step, progress: JobProgress, pod: Pod | None, reservation: Reserv
         if unit is not None and pod is not None and (fault := waits_for(step, unit, job.uid)):
             progress.condition(names.EVICTION, true=False, reason=names.WAIT_FOR_GANG, message=fault)
             return
-    if not evict(step.state, step.args, step.limits, progress, pod, reservation.status.node_name, step.now_ns):
+    if not evict(step.state, step.args, step.limits, progress, pod, reservation, step.now_ns):
         return
     if owner is None:
         if reservation.is_ended:

@@ -37,8 +37,9 @@ from services.gateway.kube_api.api_errors import (
     Unconfirmed,
 )
 from services.gateway.kube_api.client import STRATEGIC, KubeApi
-from services.gateway.kube_api.resources import PODS
+from services.gateway.kube_api.resources import PODS, RESERVATIONS
 from services.gateway.kube_api.unused_field_removal import ObservedObject
+from shared.domain.reservation import lost_place
 from shared.events import Event
 from shared.events.intents import EvictionRequested
 from shared.events.scheduling import PodPlaced, PodUnschedulable
@@ -82,12 +83,18 @@ async def bind(api: KubeApi, intent: PodPlaced, *, now_ns: int) -> Event:
 
 
 async def evict(api: KubeApi, intent: EvictionRequested) -> Event:
-    """Evicts the pod. Twice is harmless: the uid is a precondition, and a terminating pod counts as evicted.
+    """Evicts the pod, if its destination is still held. Twice is harmless: the uid is a precondition, and a terminating pod
+    counts as evicted.
 
     Raises:
         Busy: not done, and worth a retry.
         Forbidden: the account may not evict.
     """
+    if intent.reservation:
+        held = await api.find(RESERVATIONS, intent.reservation)
+        if lost := lost_place(intent.reservation, None if held is None else held.object):
+            # The successor of a pod that an earlier try has evicted may be what uses the place.
+            return await outcome_shown(api, intent) or outcome_events.rejected(intent, lost)
     try:
         if intent.deletes:
             await api.delete(PODS, intent.pod, uid=intent.pod_uid, grace_period_s=intent.grace_period_s)

@@ -68,6 +68,7 @@ ESSENTIAL = frozenset({PODS.name, NODES.name})
 EVENTS = Resource(resource_names.KUBERNETES_EVENTS, "v1", "Event", namespaced=True)
 NAMESPACES = Resource("namespaces", "v1", "Namespace")
 NODE_METRICS = Resource(resource_names.NODE_METRICS, "slo.koordinator.sh/v1alpha1", "NodeMetric")
+RESERVATIONS = Resource(resource_names.RESERVATIONS, "scheduling.koordinator.sh/v1alpha1", "Reservation")
 _SELECTOR = ("spec.selector",)
 _REPLICAS = ("spec.replicas",)
 _WORKLOAD = (*_SELECTOR, *_REPLICAS)
@@ -82,7 +83,7 @@ _ALL = (
     CONFIG_MAPS,
     NODE_METRICS,
     Resource(resource_names.NODE_SLOS, "slo.koordinator.sh/v1alpha1", "NodeSLO"),
-    Resource(resource_names.RESERVATIONS, "scheduling.koordinator.sh/v1alpha1", "Reservation"),
+    RESERVATIONS,
     Resource(resource_names.DEVICES, "scheduling.koordinator.sh/v1alpha1", "Device"),
     Resource(resource_names.MIGRATION_JOBS, "scheduling.koordinator.sh/v1alpha1", "PodMigrationJob"),
     Resource(

@@ -177,3 +177,36 @@ async def test_an_eviction_without_an_answer_spends_budget_once_its_pod_is_read(
     assert isinstance(outcome, PodEvicted)
     assert outcome.node == "evict-1"
     assert cluster.api.call("GET", path(pod))["metadata"]["deletionTimestamp"]
+
+
+async def test_a_pod_whose_held_destination_was_lost_meanwhile_stays(
+    harness: EffectHarness, pod: dict[str, Any], cluster: Cluster, request: pytest.FixtureRequest
+) -> None:
+    name = f"held-{pod['metadata']['uid'][:8]}"
+    collection = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
+    (gone,) = await harness.carry_out(eviction_of(pod, reservation=name))
+    assert isinstance(gone, EvictionRejected)
+    assert gone.reason == f"Reservation {name}, which held its destination, is gone"
+    cluster.api.call("POST", collection, {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {"name": name},
+        "spec": {"owners": [{"object": {"name": "x"}}], "ttl": "1h", "template": {}},
+    })  # fmt: skip
+    request.addfinalizer(lambda: cluster.api.call("DELETE", f"{collection}/{name}"))
+    status: dict[str, Any] = {
+        "phase": "Available",
+        "nodeName": "evict-1",
+        "currentOwners": [{"namespace": "d", "name": "y"}],
+    }
+    cluster.api.call("PATCH", f"{collection}/{name}/status", {"status": status})
+    (used,) = await harness.carry_out(eviction_of(pod, reservation=name))
+    assert isinstance(used, EvictionRejected)
+    assert used.reason == f"Reservation {name}, which held its destination, is used by d/y"
+    assert "deletionTimestamp" not in cluster.api.call("GET", path(pod))["metadata"]
+    cluster.api.call("PATCH", f"{collection}/{name}/status", {"status": {"currentOwners": None}})
+    (evicted,) = await harness.carry_out(eviction_of(pod, reservation=name))
+    assert isinstance(evicted, PodEvicted)
+    cluster.api.call("PATCH", f"{collection}/{name}/status", {"status": status})
+    (again,) = await harness.carry_out(eviction_of(pod, reservation=name))
+    assert isinstance(again, PodEvicted), "a crash came before the outcome, and the successor uses the place"

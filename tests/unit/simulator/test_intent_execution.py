@@ -9,6 +9,7 @@ from shared.events.cluster import (
     DesiredStateApplied,
     DesiredStateRejected,
     DesiredStateSuperseded,
+    EvictionRejected,
     ObjectDeleted,
     PodBound,
     PodDeleted,
@@ -126,6 +127,17 @@ def test_an_eviction_does_not_touch_another_pod_of_that_name() -> None:
     assert isinstance(outcome, PodEvicted)
     assert (outcome.node, outcome.without_node) == ("", False), "that pod was gone"
     assert "default/web" in world.state.pods()
+
+
+def test_an_eviction_whose_held_destination_is_gone_is_rejected() -> None:
+    world = a_world()
+    (outcome,) = world.intend(
+        EvictionRequested(pod_uid=uid(world), pod="default/web", reason="too hot", reservation="held")
+    )
+    assert outcome == EvictionRejected(
+        pod="default/web", pod_uid=uid(world), reason="Reservation held, which held its destination, is gone"
+    )
+    assert world.state.pods()["default/web"].metadata.deletion_timestamp is None
 
 
 def fields(value: str, group: str = "load") -> FieldsDesired:
