@@ -3,9 +3,14 @@
 from shared.protobuf_schema import message_classes
 
 PLUGIN, RUNTIME = "nri.pkg.api.v1alpha1.Plugin", "nri.pkg.api.v1alpha1.Runtime"
-RUN_POD_SANDBOX = 1
-"""The event of a StateChange, by which runtimes with NRI before 0.12 report a new pod."""
-RUN_POD_SANDBOX_EVENT, CREATE_CONTAINER_EVENT, UPDATE_CONTAINER_EVENT = 1 << 0, 1 << 3, 1 << 7
+RUN_POD_SANDBOX, START_CONTAINER = 1, 6
+"""Events of a StateChange. By the first, runtimes with NRI before 0.12 report a new pod."""
+RUN_POD_SANDBOX_EVENT, CREATE_CONTAINER_EVENT, START_CONTAINER_EVENT, UPDATE_CONTAINER_EVENT = (
+    1 << 0,
+    1 << 3,
+    1 << 5,
+    1 << 7,
+)
 """Bits of events. A mask with an unknown bit ends the connection, and 0 means all events."""
 
 _NRI = message_classes(
@@ -22,7 +27,7 @@ _NRI = message_classes(
         },
         "SynchronizeResponse": {"update": (1, "repeated ContainerUpdate"), "more": (2, "bool")},
         "RunPodSandboxRequest": {"pod": (1, "PodSandbox")},
-        "StateChangeEvent": {"event": (1, "int32"), "pod": (2, "PodSandbox")},
+        "StateChangeEvent": {"event": (1, "int32"), "pod": (2, "PodSandbox"), "container": (3, "Container")},
         "UpdateContainerRequest": {
             "pod": (1, "PodSandbox"),
             "container": (2, "Container"),

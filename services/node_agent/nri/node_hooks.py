@@ -1,6 +1,6 @@
 """The hooks of the node that containers get before they start, put together from gates and settings."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -72,6 +72,10 @@ def node_hooks(
     def folder(uid: str, kube_qos: str) -> str:
         return "" if qos_manager.new_pods is None else qos_manager.new_pods.folder(uid, kube_qos)
 
+    def write_identity() -> Callable[[str, str, str, int], None] | None:
+        new_pods = qos_manager.new_pods
+        return new_pods.write_identity if new_pods is not None and new_pods.identities_in_files else None
+
     hooks = {name: as_hook(name, rules, carries_identity) for name in CGROUP_HOOKS if gates[name]}
     if gates[gpu_environment.NAME]:
         hooks[gpu_environment.NAME] = gpu_environment.gpu_environment(
@@ -81,7 +85,7 @@ def node_hooks(
         cards = RdmaCharDevices(Path(settings.sys_root))
         hooks[rdma_devices.NAME] = rdma_devices.rdma_devices(cards.verbs, cards.connection_manager)
     known = KnownPods(pods)
-    return NodeHooks(hooks, known.allocations, NodeCgroups(known.pod, rules, write, folder))
+    return NodeHooks(hooks, known.allocations, NodeCgroups(known.pod, rules, write, folder, write_identity))
 
 
 def missing_at_start(hooks: Mapping[str, Hook], each: PodCgroups, container: str) -> dict[str, str]:

@@ -59,6 +59,8 @@ class NodeCgroups(NamedTuple):
         pod: from a uid to the pod as the agent received it; None for one that is not known yet.
         rules: in force now.
         write: writes values of a new pod, by uid and Kubernetes class; reports whether they are in place.
+        write_identity: writes `cpu.bvt_warp_ns` of a container that is created and not started, by uid, class and id;
+            None where the runtime sets it, or this kernel has none.
         folder: from the same to the pod's cgroup, relative to a controller's root; empty before there is one.
     """
 
@@ -66,6 +68,7 @@ class NodeCgroups(NamedTuple):
     rules: Callable[[], HookRules] = HookRules
     write: Callable[[str, str, HookValues], bool] = lambda *_: False
     folder: Callable[[str, str], str] = lambda *_: ""
+    write_identity: Callable[[], Callable[[str, str, str, int], None] | None] = lambda: None
 
 
 NO_CGROUPS = NodeCgroups()
@@ -136,6 +139,8 @@ class NriPlugin:
         if self._hooks.keys() & CGROUP_HOOKS.keys():
             stages[hook_stages.RUN_POD_SANDBOX] = messages.RUN_POD_SANDBOX_EVENT
             stages[hook_stages.UPDATE_CONTAINER] = messages.UPDATE_CONTAINER_EVENT
+            if self._cgroups.write_identity() is not None:
+                stages[hook_stages.CREATE_CONTAINER] |= messages.START_CONTAINER_EVENT
         return sum(event for stage, event in stages.items() if stage not in self._disabled)
 
     def answer(self, service: str, method: str, payload: bytes) -> bytes:
@@ -237,7 +242,21 @@ class NriPlugin:
     def _state_change(self, request: Any) -> Any:
         if request.event == messages.RUN_POD_SANDBOX:
             return self._run_pod_sandbox(request)
+        if request.event == messages.START_CONTAINER:
+            self._write_identity(request.pod, request.container)
         return messages.Empty()
+
+    def _write_identity(self, pod: Any, container: Any) -> None:
+        """Sets the identity of a container whose cgroup is there and whose program has not begun.
+
+        A runtime has no field for it in cgroup v1.
+        """
+        rules, write = self._cgroups.rules(), self._cgroups.write_identity()
+        if write is None or not rules.identities.enabled:
+            return
+        values = container_values(self._subject(pod), HookedContainer(container.name), rules).values
+        if values.bvt is not None:
+            write(pod.uid, kube_qos(pod), container.id, values.bvt)
 
     def _run_pod_sandbox(self, request: Any) -> Any:
         """Sets the values of a new pod's cgroup, which the kubelet has made."""

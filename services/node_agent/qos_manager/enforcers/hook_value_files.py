@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from services.node_agent.cgroup.executor import CgroupValue, Executor, WriteResult
 from services.node_agent.cgroup.kubepods_layout import KubepodsLayout
+from services.node_agent.cgroup.pod_cgroup_paths import containers
 from services.node_agent.runtime_hooks.hook_values import HookValues
 
 _UID = re.compile(r"[0-9A-Za-z-]{1,63}").fullmatch
@@ -35,6 +36,18 @@ class PodCgroupWriter:
     def identities_in_unified(self) -> bool:
         """Reports whether a runtime can set `cpu.bvt_warp_ns`: in v2, on a kernel that has it."""
         return self._executor.tree.version == 2 and self._executor.supports("cpu.bvt_warp_ns", self._executor.tree.kube)
+
+    @property
+    def identities_in_files(self) -> bool:
+        """Reports whether `cpu.bvt_warp_ns` can only be written: in v1, on a kernel that has it."""
+        return self._executor.tree.version == 1 and self._executor.supports("cpu.bvt_warp_ns", self._executor.tree.kube)
+
+    def write_identity(self, uid: str, kube_qos: str, container: str, bvt: int) -> None:
+        """Writes the identity of a container; one without a cgroup yet is left to the reconciler."""
+        tree = self._executor.tree
+        base = tree.root / "cpu" if tree.version == 1 else tree.root
+        if folder := containers(base, self.folder(uid, kube_qos)).get(container):
+            self._executor.update(CgroupValue("cpu.bvt_warp_ns", folder, str(bvt)))
 
     def folder(self, uid: str, kube_qos: str) -> str:
         """Returns a pod's cgroup, relative to a controller's root; empty for a uid that cannot be part of a name."""

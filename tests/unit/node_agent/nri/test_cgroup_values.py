@@ -39,8 +39,11 @@ BURSTABLE = "/kubepods/burstable/podu1"
 class Node:
     """The node's side: pods, rules and the values written for new pods."""
 
-    def __init__(self, rules: HookRules = RULES, *known: Pod, fail: bool = False, disabled: str = "") -> None:
+    def __init__(
+        self, rules: HookRules = RULES, *known: Pod, fail: bool = False, disabled: str = "", v1: bool = False
+    ) -> None:
         self.written: list[tuple[str, str, HookValues]] = []
+        self.identities: list[tuple[str, str, str, int]] = []
         self.records = HookRecords(None, 0)
         pods = {pod.metadata.uid: pod for pod in known}
 
@@ -48,10 +51,13 @@ class Node:
             self.written.append((uid, kube_qos, values))
             return True
 
+        def identity(*found: Any) -> None:
+            self.identities.append(found)
+
         self.plugin = NriPlugin(
             {name: as_hook(name, lambda: rules, lambda: True) for name in CGROUP_HOOKS if name in rules.gates},
             lambda _: None,
-            NodeCgroups(pods.get, lambda: rules, write),
+            NodeCgroups(pods.get, lambda: rules, write, write_identity=lambda: identity if v1 else None),
             stop_at_failure=fail,
             records=self.records,
             disabled=disabled_stages(disabled),
@@ -273,3 +279,17 @@ def test_devices_that_a_container_lacks_are_never_repaired() -> None:
     has, lacks = (each for report in records.reports(1) for each in report.containers)
     assert (has.container_id, has.state, has.hooks) == ("with", "applied", ("GPUEnvInject",))
     assert (lacks.container_id, lacks.state, lacks.failed) == ("without", "notApplied", {"GPUEnvInject": START_ONLY})
+
+
+def test_the_identity_of_a_container_in_v1_is_written_between_its_creation_and_its_start() -> None:
+    enabled = RULES._replace(identities=Identities.of(ResourceQos(be_class=QosClass(cpu_qos=CpuQos(enable=True)))))
+    pod, event = sandbox(BE, {}), messages.StateChangeEvent
+    for rules, v1, written in (
+        (enabled, True, [("u1", "BestEffort", "c1", -1)]),
+        (enabled, False, []),
+        (RULES, True, []),
+    ):
+        node = Node(rules, v1=v1)
+        assert bool(node.plugin.events & messages.START_CONTAINER_EVENT) is v1
+        node.call("StateChange", event(event=messages.START_CONTAINER, pod=pod, container=container()), messages.Empty)
+        assert node.identities == written

@@ -62,3 +62,16 @@ def test_slices_of_the_systemd_driver_have_underscores(tmp_path: Path) -> None:
     executor = Executor(CgroupTree(tmp_path, 1, f"agents/{top}"), lambda: 0, OriginalValues())
     assert PodCgroupWriter(executor, layout, "/agents").write("1-2", "Guaranteed", HookValues(shares=1024))
     assert (folder / "cpu.shares").read_text() == "1024"
+
+
+def test_a_container_that_is_created_gets_its_identity_in_v1_where_the_kernel_has_it(tmp_path: Path) -> None:
+    node = ManagedNode(tmp_path, 1)
+    node.run_cycle(node=1, ls=0.1, be=0.1)
+    writer, cid = writer_of(node), "c" * 64
+    assert writer is not None
+    assert writer.identities_in_files
+    node.files.make(NEW)
+    writer.write_identity("new", "BestEffort", cid, -1)  # it has no cgroup yet
+    node.files.make(f"{NEW}/{cid}")
+    writer.write_identity("new", "BestEffort", cid, -1)
+    assert node.files.text("cpu.bvt_warp_ns", f"{NEW}/{cid}") == "-1"
