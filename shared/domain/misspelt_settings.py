@@ -97,6 +97,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "tree-id",
         "unschedulable-resource",
     ),
+    "runtimeproxy.koordinator.sh": ("skip-hookserver",),
     "scheduling.koordinator.sh": (
         "bind-gang-group-id",
         "bind-gang-member-count",
