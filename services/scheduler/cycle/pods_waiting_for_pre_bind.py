@@ -48,6 +48,8 @@ class Preparations:
         self._changes = 0
         self._settled_at: tuple[int, ...] = ()
         self._next_ns: int | None = None
+        self._looked_ns = 0
+        self._first_ns: dict[str, int] = {}  # uid -> the earliest time at which it was looked at
 
     def note(self, uid: str, pod_record: PodRecord | None) -> None:
         """Notes a change of a pod."""
@@ -63,6 +65,8 @@ class Preparations:
             self._changes += 1
             unit = self._unit_of[uid] = hold.unit or uid
             self._units.setdefault(unit, {})[uid] = pod_record
+        else:
+            self._first_ns.pop(uid, None)
 
     def next_at_ns(self) -> int | None:
         """Returns the next time at which a wait ends without an event."""
@@ -72,7 +76,9 @@ class Preparations:
         """Returns the pods whose wait ends by the observed objects, or by `now_ns`."""
         if not self._units:
             return NOTHING
-        if self._settled_at == (at := self._inputs()) and self._next_ns is not None and now_ns < self._next_ns:
+        looked_ns, self._looked_ns = self._looked_ns, now_ns
+        is_unchanged = self._settled_at == (at := self._inputs()) and looked_ns <= now_ns
+        if is_unchanged and self._next_ns is not None and now_ns < self._next_ns:
             return NOTHING
         self._settled_at, self._next_ns = at, None
         ready: list[tuple[PodRecord, ...]] = []
@@ -80,19 +86,27 @@ class Preparations:
         for key, members in sorted(self._units.items()):
             pods = tuple(pod for _, pod in sorted(members.items()))
             states = [self._readiness(pod) for pod in pods]
+            for pod in pods:
+                self._first_ns[pod.uid] = min(self._first_ns.get(pod.uid, now_ns), now_ns)
             if reason := self._problem(key, pods, states, now_ns):
                 withdrawn = [state.withdrawn for state in states]
                 released += [ReleasedPod(pod, reason, each) for pod, each in zip(pods, withdrawn, strict=True)]
             elif all(state.is_ready for state in states):
                 # The ledger may have refused the charge a moment ago.
-                at_ns = max(pod.tried_ns + backoff_ns(pod.attempts) for pod in pods)
+                at_ns = max(self._by_this_clock(pod, pod.tried_ns, now_ns) + backoff_ns(pod.attempts) for pod in pods)
                 if at_ns <= now_ns:
                     ready.append(pods)
                 else:
                     self._wait_until(at_ns)
             else:
-                self._wait_until(min(pod.placed_ns + self._longest_ns(pod) for pod in pods))
+                self._wait_until(min(self._by_this_clock(pod, pod.placed_ns, now_ns) + self._longest_ns(pod) for pod in pods))
         return Settled(tuple(ready), tuple(released))
+
+    def _by_this_clock(self, pod: PodRecord, at_ns: int, now_ns: int) -> int:
+        """Returns a recorded time of a pod; that of the first look at the pod where the recorded one is still to come: the
+        clock was ahead, and was set back. No wait lasts longer for it.
+        """
+        return at_ns if at_ns <= now_ns else self._first_ns[pod.uid]
 
     def _wait_until(self, at_ns: int) -> None:
         self._next_ns = at_ns if self._next_ns is None else min(self._next_ns, at_ns)
@@ -110,7 +124,7 @@ class Preparations:
             if state.problem:
                 return state.problem if len(pods) == 1 else f"{pod.name}: {state.problem}"
             longest_ns = self._longest_ns(pod)
-            if not state.is_ready and now_ns - pod.placed_ns >= longest_ns:
+            if not state.is_ready and now_ns - self._by_this_clock(pod, pod.placed_ns, now_ns) >= longest_ns:
                 return f"its volumes were not bound within {longest_ns // SECOND} s"
         hold = pods[0].hold
         if hold is not None and hold.unit:

@@ -213,6 +213,29 @@ def test_a_node_is_held_no_longer_than_configured(timeout_s: int) -> None:
     assert released(world.cycle()) == {"d/p": f"its volumes were not bound within {timeout_s} s"}
 
 
+@pytest.mark.parametrize("is_provisioned", [True, False])
+def test_a_held_node_waits_no_longer_after_a_clock_that_was_ahead(is_provisioned: bool) -> None:
+    world = world_of("b")
+    claim(world, "c", class_="wait")
+    add(world, with_claims(pod("p", cpu="4", memory=None), "c"))
+    world.wait(3600)
+    assert set(unschedulable(world.cycle())) == {"p"}, "its class comes later"
+    storage_class(world, "wait")
+    world.read()
+    world.wait(1)
+    assert held(world.cycles()) == {"d/p": "b"}
+    world.wait(-3600)
+    assert world.cycles() == []
+    if is_provisioned:
+        volume(world, "made", "b")
+        claim(world, "c", "made", class_="wait")
+        world.read()
+        assert placements(world.cycle()) == {"p": "b"}
+    else:
+        world.wait(600)
+        assert released(world.cycle()) == {"d/p": "its volumes were not bound within 600 s"}
+
+
 def claim_on_another_node(world: World) -> None:
     volume(world, "v", "a")
     claim(world, "c", "v", class_="wait")
