@@ -18,6 +18,7 @@ from services.scheduler.framework.profile import Profile
 from services.scheduler.queue.quota_gate import QuotaGate
 from services.scheduler.queue.scheduling_queue import SchedulingQueue
 from services.scheduler.queue.units import UNGROUPED, Groupings
+from services.scheduler.state.cluster_event import ClusterEvent
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.quota_reason_codes import waits_for_quota
 from services.scheduler.state.scheduler_state import SchedulerState
@@ -121,6 +122,9 @@ class CycleInputs(ClusterCache):
         for uid in self._grouped_to_place:
             self._place(uid, self.view.pods.get(uid))
         self._grouped_to_place.clear()
+        for uid, pod_record in self.nominated.items():
+            if (left_at := self._last_left_at(pod_record)) > pod_record.saw:
+                self._put_nominated(uid, pod_record, left_at)
 
     def _pod_settled(self, uid: str, pod_record: PodRecord | None) -> None:
         self.preparations.note(uid, pod_record)
@@ -155,7 +159,7 @@ class CycleInputs(ClusterCache):
         gateway_since, refused_at = self.view.gateway_since, 0
         if pod_record is not None and pod_record.nominated and self._is_nominated(pod_record):
             self.nominated[uid] = pod_record
-            refused_at = self._eviction_refused_at(pod_record)
+            refused_at = self._retry_after(pod_record)
         else:
             self.nominated.pop(uid, None)
         grouped = UNGROUPED if pod_record is None else self.queue.grouped(pod_record)
@@ -175,16 +179,33 @@ class CycleInputs(ClusterCache):
             and pod_record.waiting(self.view.gateway_since)
         )
 
-    def _eviction_refused_at(self, nominated: PodRecord) -> int:
-        """Returns the `cluster` seq of the newest refused eviction of a pod whose end could admit this one; 0 without
-        one.
+    def _retry_after(self, nominated: PodRecord) -> int:
+        """Returns the `cluster` seq after which a nominated pod is tried again: that of the newest refused eviction of a
+        pod whose end could admit it, or of the last pod that left its node; 0 without either.
         """
         victims: Iterable[str] = self.on.get(self.table.rows.get(nominated.nominated, -1), ())
         entry = self.view.quota.pods.get(nominated.uid)
         if entry is not None and waits_for_quota(nominated.reasons):
             victims = self.view.quota.pods_of[entry.quota]
         records = (self.view.pods.get(uid) for uid in victims)  # None: deleted, and not settled yet
-        return max((pod_record.eviction_refused_at for pod_record in records if pod_record is not None), default=0)
+        refused = (pod_record.eviction_refused_at for pod_record in records if pod_record is not None)
+        return max((self._last_left_at(nominated), *refused))
+
+    def _last_left_at(self, nominated: PodRecord) -> int:
+        """Returns the `cluster` seq at which the last pod left the node that a pod is nominated for; 0 while pods of lower
+        priority still leave it, and for a pod that waits for its quota.
+
+        While they do, no victims are sought for the nominated pod. Where what they have left is not enough, no event
+        admits it either: it has to look for victims again, or to lose what is kept for it.
+        """
+        pod_class, row = nominated.pod_class, self.table.rows.get(nominated.nominated)
+        if row is None or pod_class is None or waits_for_quota(nominated.reasons):
+            return 0
+        for uid, assignment in self.on.get(row, {}).items():
+            leaves = assignment.terminating or uid in self.evicting
+            if leaves and assignment.pod_class.priority < pod_class.priority:
+                return 0
+        return int(self.table.changed[row, ClusterEvent.POD_RELEASED])
 
     def _requeue_nominated(self, counted: PodRecord) -> None:
         """Lets the pods be tried again that were nominated for the capacity of a pod whose eviction was refused."""
@@ -195,11 +216,8 @@ class CycleInputs(ClusterCache):
             if waits_for_quota(pod_record.reasons):
                 is_there = own is not None and uid in quotas and quotas[uid].quota == own.quota
             if is_there:
-                self.queue.put(
-                    uid,
-                    pod_record,
-                    self.view.gateway_since,
-                    self.view.config_seq,
-                    counted.eviction_refused_at,
-                    self.queue.grouped(pod_record),
-                )
+                self._put_nominated(uid, pod_record, counted.eviction_refused_at)
+
+    def _put_nominated(self, uid: str, pod_record: PodRecord, retry_after: int) -> None:
+        grouped = self.queue.grouped(pod_record)
+        self.queue.put(uid, pod_record, self.view.gateway_since, self.view.config_seq, retry_after, grouped)

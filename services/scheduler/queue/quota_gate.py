@@ -31,7 +31,7 @@ class QuotaGate:
         self._stale: dict[str, None] = {}
 
     def place(
-        self, uid: str, pod_record: PodRecord | None, eviction_refused_at: int, *, in_group: bool = False
+        self, uid: str, pod_record: PodRecord | None, retry_after: int, *, in_group: bool = False
     ) -> tuple[PodRecord | None, int]:
         """Returns what the queue holds of a pod, and the `cluster` seq after which it is tried again.
 
@@ -40,23 +40,23 @@ class QuotaGate:
 
         Args:
             pod_record: None when the pod is deleted.
-            eviction_refused_at: the seq that holds without the gate: the last refused eviction of a victim of this pod.
+            retry_after: the seq that holds without the gate: see `SchedulingQueue.put`.
             in_group: the pod is placed together with others.
         """
         if pod_record is None or not pod_record.attempts:
             self.leave(uid)
-            return pod_record, eviction_refused_at
+            return pod_record, retry_after
         waits = waits_for_quota(pod_record.reasons)
         if not waits or in_group:
             self.leave(uid)
             if waits or waits_for_ledger(pod_record.reasons):
                 return pod_record, pod_record.saw + 1
-            return pod_record, eviction_refused_at
+            return pod_record, retry_after
         self._enter(uid, pod_record)
         has_new_request = pod_record.changed_seq > pod_record.saw
         if has_new_request or uid in self._admitted.get(self._quota_of[uid], {}):
             return pod_record, pod_record.saw + 1
-        return (pod_record, eviction_refused_at) if eviction_refused_at > pod_record.saw else (None, 0)
+        return (pod_record, retry_after) if retry_after > pod_record.saw else (None, 0)
 
     def changed(self) -> list[str]:
         """Returns the uids of the pods for which the result of `place` changed."""

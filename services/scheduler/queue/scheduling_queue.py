@@ -74,7 +74,7 @@ class SchedulingQueue:
         pod_record: PodRecord | None,
         gateway_since: int,
         config_seq: int,
-        eviction_refused_at: int = 0,
+        retry_after: int = 0,
         grouped: Grouped = UNGROUPED,
     ) -> None:
         """Puts a pod where its record says; None, and a pod that does not wait, is removed.
@@ -83,7 +83,8 @@ class SchedulingQueue:
             gateway_since: `cluster` seq at which the gateway last started.
             config_seq: `scheduling` seq of the configuration in force: pods that an earlier one refused are tried
                 again.
-            eviction_refused_at: `cluster` seq of the last refused eviction of one of its victims.
+            retry_after: `cluster` seq of the last refused eviction of one of its victims, or at which the last pod left
+                the node that it is nominated for.
             grouped: the result of `grouped`: its group, from which it is kept out while it is held back.
         """
         if (
@@ -97,7 +98,7 @@ class SchedulingQueue:
             return
         is_changed = False
         if pod_record.attempts:
-            changed_at = max(eviction_refused_at, grouped.membership.changed_seq)
+            changed_at = max(retry_after, grouped.membership.changed_seq)
             is_changed = has_changed(pod_record, config_seq) or changed_at > pod_record.saw
         inputs = _inputs_of(pod_record, pod_record.pod_class, grouped, has_changed=is_changed)
         if self._inputs.get(uid) == inputs:

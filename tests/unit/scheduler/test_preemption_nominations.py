@@ -219,6 +219,22 @@ def test_a_victim_that_stays_may_be_chosen_again() -> None:
     assert (len(placements(again)), evicted(again)) == (1, [stays])
 
 
+def test_victims_are_sought_again_once_the_last_pod_has_left_without_making_room() -> None:
+    world = world_of("a")
+    add(world, runs("x", "a"), runs("leaves", "a", "0"), urgent("p"))
+    refused = next(record for record in world.cycle() if isinstance(record.event, EvictionRequested))
+    add(world, runs("leaves", "a", "0", deleting=True))
+    world.observe(EvictionRejected(pod="d/x", pod_uid="x", reason="budget"), Cause("scheduling", refused.seq))
+    world.read()
+    world.wait(20)
+    assert evicted(world.cycles()) == [], "a pod of lower priority leaves the node: it may make room"
+    world.wait(20)
+    assert evicted(world.cycles()) == []
+    world.drop_pod("leaves")
+    world.read()
+    assert evicted(world.cycles()) == ["x"], "it has made none; nothing that is kept for a pod is kept for ever"
+
+
 def test_a_nomination_without_victims_of_its_own_is_explained() -> None:
     world = one_victim_for_two()
     world.cycle()
