@@ -60,6 +60,8 @@ def _stop(world: World, step: Step) -> None:
 
 def _jump_clock(world: World, step: Step) -> None:
     """Sets the clock of a service's processes; its next runs have it too."""
+    if step.target == "gateway" and step.number < 0:
+        world.invariants.gateway_behind.append((world.loop.time() + step.for_s, -step.number))
     for replica in world.replicas_of(step.target):
         _set_clock(world, replica, step)
 

@@ -83,6 +83,7 @@ class Invariants:
         repeated: causes of evictions that their context has requested again: retention carries the newest of a pod
             forward.
         gateway_stops: when a gateway was stopped, and for how long; seconds.
+        gateway_behind: until when the clock of a gateway was behind, and by how much; seconds.
         held: the capacity that Reservations and members of NonStrict gangs hold.
         cards: what is known of GPUs.
         gateway_began_s: when gateways began to lead, in order.
@@ -95,6 +96,7 @@ class Invariants:
         self.outcomes: dict[str, str] = {}
         self.repeated: dict[str, None] = {}
         self.gateway_stops: list[tuple[float, float]] = []
+        self.gateway_behind: list[tuple[float, float]] = []
         self.gateway_began_s: list[float] = []
         self.gone_s: dict[str, float] = {}
         self.late_events: Counter[str] = Counter()
@@ -303,9 +305,16 @@ class Invariants:
                 self._report(f"{key} is eviction {self._evicted[scope]} of {scope}, which has a budget of {limit}")
 
     def _check_age(self, key: str, uid: str) -> None:
-        """Checks that an effect is not older than its limit; a try in flight may end a little later, or after a stop."""
+        """Checks that an effect is not older than its limit; a try in flight may end a little later, or after a stop.
+
+        The age is that by the clock of the gateway, which knows no other: one that was behind when it compared, at most a
+        limit ago, took the effect for so much younger.
+        """
         stopped_s = sum(for_s for since_s, for_s in self.gateway_stops if self.decided_s(uid) < since_s)
-        age_s = asyncio.get_running_loop().time() - self.decided_s(uid) - stopped_s
+        now_s = asyncio.get_running_loop().time()
+        compared_s = now_s - self._oldest_effect_s - stopped_s
+        behind_s = max((by_s for until_s, by_s in self.gateway_behind if until_s > compared_s), default=0.0)
+        age_s = now_s - self.decided_s(uid) - stopped_s - behind_s
         if age_s > self._oldest_effect_s:
             self._report(f"{key}: an effect that was decided {age_s:.1f} s ago")
 

@@ -8,6 +8,7 @@ from cli.dev.fault_simulation.cluster_objects import Body
 from cli.dev.fault_simulation.gang_invariant import gang_of
 from cli.dev.fault_simulation.gangs_and_reservations import OWNER, OWNER_LABEL
 from cli.dev.fault_simulation.held_capacity import KINDS, requested
+from cli.dev.fault_simulation.memory_api import STORAGE_CLASSES
 from cli.dev.fault_simulation.plan import SETTLES_S
 from cli.dev.fault_simulation.volumes import LOCAL, USES_VOLUME, claims_of, node_of
 from cli.dev.fault_simulation.workload_controller import owner_of
@@ -88,13 +89,18 @@ def _waiting_members(world: World, gang: str, pods: list[Body], free: _Free) -> 
 
 
 def _waiting_with_volumes(world: World, pod: Body, free: _Free) -> Iterator[Wait]:
-    """Yields a pod that waits although a node that reaches its volume, or on which one can be provisioned, has room."""
+    """Yields a pod that waits although a node that reaches its volume, or on which one can be provisioned, has room.
+
+    Nothing is provisioned for a claim whose class does not exist: its pod waits for the class.
+    """
     claim = world.api.objects[resource_names.CLAIMS].get(claims_of(pod)[0])
     if claim is None or claim["metadata"].get("deletionTimestamp"):
         return
     bound = world.api.objects[resource_names.VOLUMES].get(claim["spec"].get("volumeName", ""))
     if bound is not None:
         free = {node: amounts for node, amounts in free.items() if node == node_of(bound)}
+    elif claim["spec"]["storageClassName"] not in world.api.objects[STORAGE_CLASSES]:
+        return
     elif selected := claim["metadata"].get("annotations", {}).get(SELECTED_NODE):
         free = {node: amounts for node, amounts in free.items() if node == selected}
     elif claim["spec"]["storageClassName"] == LOCAL:
