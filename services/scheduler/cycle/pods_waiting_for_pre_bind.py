@@ -99,7 +99,9 @@ class Preparations:
                 else:
                     self._wait_until(at_ns)
             else:
-                self._wait_until(min(self._by_this_clock(pod, pod.placed_ns, now_ns) + self._longest_ns(pod) for pod in pods))
+                self._wait_until(
+                    min(self._by_this_clock(pod, pod.placed_ns, now_ns) + self._longest_ns(pod) for pod in pods)
+                )
         return Settled(tuple(ready), tuple(released))
 
     def _by_this_clock(self, pod: PodRecord, at_ns: int, now_ns: int) -> int:
