@@ -307,8 +307,8 @@ class Invariants:
     def _check_age(self, key: str, uid: str) -> None:
         """Checks that an effect is not older than its limit; a try in flight may end a little later, or after a stop.
 
-        The age is that by the clock of the gateway, which knows no other: one that was behind when it compared, at most a
-        limit ago, took the effect for so much younger.
+        The age is that by the clock of the gateway, which knows no other: one that was behind when it compared, at
+        most a limit ago, took the effect for so much younger.
         """
         stopped_s = sum(for_s for since_s, for_s in self.gateway_stops if self.decided_s(uid) < since_s)
         now_s = asyncio.get_running_loop().time()

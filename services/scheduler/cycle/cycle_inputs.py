@@ -180,8 +180,8 @@ class CycleInputs(ClusterCache):
         )
 
     def _retry_after(self, nominated: PodRecord) -> int:
-        """Returns the `cluster` seq after which a nominated pod is tried again: that of the newest refused eviction of a
-        pod whose end could admit it, or of the last pod that left its node; 0 without either.
+        """Returns the `cluster` seq after which a nominated pod is tried again: that of the newest refused eviction of
+        a pod whose end could admit it, or of the last pod that left its node; 0 without either.
         """
         victims: Iterable[str] = self.on.get(self.table.rows.get(nominated.nominated, -1), ())
         entry = self.view.quota.pods.get(nominated.uid)
@@ -192,8 +192,8 @@ class CycleInputs(ClusterCache):
         return max((self._last_left_at(nominated), *refused))
 
     def _last_left_at(self, nominated: PodRecord) -> int:
-        """Returns the `cluster` seq at which the last pod left the node that a pod is nominated for; 0 while pods of lower
-        priority still leave it, and for a pod that waits for its quota.
+        """Returns the `cluster` seq at which the last pod left the node that a pod is nominated for; 0 while pods of
+        lower priority still leave it, and for a pod that waits for its quota.
 
         While they do, no victims are sought for the nominated pod. Where what they have left is not enough, no event
         admits it either: it has to look for victims again, or to lose what is kept for it.
