@@ -186,8 +186,9 @@ class NriPlugin:
             return None
         values = self._values_of(pod, HookedContainer(container.name))
         same = has_values(container.linux.resources, values)
-        if container.id not in self._records:
-            self._record_found(pod, container, same=same)
+        unfinished = self._records.unfinished(container.id)
+        if container.id not in self._records or container.id in self._records.expected or unfinished:
+            self._record_found(pod, container, same=same and not unfinished)
         if same:
             return None
         return _update(container, values, container.linux.resources)
@@ -225,7 +226,7 @@ class NriPlugin:
             return
         folder = partial(self._cgroups.folder, pod.uid, kube_qos(pod))
         expected = Expected(replace(record, route="nri"), computed.values, folder, container.started_at)
-        self._records.expected[container.id] = expected
+        self._records.expect(expected)
 
     def _record(self, pod: Any, container: Any, hooks: Sequence[str], failed: Mapping[str, str]) -> ContainerHooks:
         return ContainerHooks(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from services.node_agent.collectors.interference_gauges import Gauge
 from services.node_agent.runtime_hooks.hook_values import HookValues
@@ -29,6 +30,7 @@ REPEAT_INTERVAL_NS = 86_400 * SECOND
 KEPT_UNSEEN_NS = 300 * SECOND
 """Nanoseconds for which a record without cgroup and log is kept: a container has neither before it starts."""
 MOST_REASON = 256
+BEING_SET = "its values are being set"
 START_ONLY = "it acts only when a container is created, and the agent was not connected to the runtime"
 
 
@@ -100,12 +102,23 @@ class HookRecords:
         self._records[record.container_id] = record
         self._unreported[record.container_id] = None
         self._unwritten.append(record)
-        if before is None or (before.state, before.route) != (record.state, record.route):
+        is_new = before is None or (before.state, before.route) != (record.state, record.route)
+        if is_new and BEING_SET not in record.failed.values():
             self._counts[record.state, record.route] += 1
         if record.after_ms is not None:
             self._longest_ms[record.route] = max(record.after_ms, self._longest_ms.get(record.route, 0))
         while len(self._records) > MOST:
             self._drop(next(iter(self._records)))
+
+    def expect(self, expected: Expected) -> None:
+        """Records a container that is being repaired: an agent that is killed meanwhile must not take it for another."""
+        self.expected[expected.record.container_id] = expected
+        self.put(missing(expected.record, BEING_SET))
+
+    def unfinished(self, container: str) -> bool:
+        """Reports whether an earlier run was killed while the container was being repaired."""
+        record = self._records.get(container)
+        return record is not None and container not in self.expected and BEING_SET in record.failed.values()
 
     def flush(self) -> None:
         """Appends what is new to the file. It is not synced: a crash of the machine ends the containers, too."""
@@ -168,6 +181,12 @@ class HookRecords:
 def state_of(failed: Mapping[str, str], otherwise: str) -> str:
     """Returns the state of a record: a container with a hook that failed is never one with all of them."""
     return "notApplied" if failed else otherwise
+
+
+def missing(record: ContainerHooks, reason: str) -> ContainerHooks:
+    """Returns the record of a container that lacks all of its hooks."""
+    failed = {**dict.fromkeys(record.hooks, reason), **record.failed}
+    return replace(record, state="notApplied", hooks=(), failed=failed)
 
 
 def short(reason: str) -> str:

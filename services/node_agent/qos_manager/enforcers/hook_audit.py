@@ -15,7 +15,7 @@ from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups, containers
 from services.node_agent.kernel.cgroup_processes import Processes
 from services.node_agent.qos_manager.enforcers.hook_value_files import values_of_cgroup
 from services.node_agent.runtime_hooks.cgroup_hooks import Computed, HookedContainer, container_values, without_identity
-from services.node_agent.runtime_hooks.hook_records import Expected, HookRecords, short
+from services.node_agent.runtime_hooks.hook_records import Expected, HookRecords, missing, short
 from services.node_agent.runtime_hooks.hook_rules import HookRules
 from services.node_agent.runtime_hooks.hook_values import HookValues
 from services.node_agent.states_informer.container_names_from_log_links import LoggedContainer
@@ -61,10 +61,11 @@ class HookAudit:
         """
         cid = each.node_pod.ids[container]
         known, provisional = cid in self._records, cid in self._records.provisional
-        if (known and not provisional) or cid in self._records.expected:
+        unfinished = self._records.unfinished(cid)
+        if (known and not provisional and not unfinished) or cid in self._records.expected:
             return
         failed = {one.hook: short(one.reason) for one in computed.failures}
-        if not known:
+        if not known or unfinished:
             failed |= self._runtime.start_only(each, container)
         if self._runtime.settled():
             self._records.provisional.discard(cid)
@@ -73,10 +74,9 @@ class HookAudit:
             cid, meta.uid, meta.key, container, "notApplied" if failed else "applied", time.time_ns(),
             hooks=computed.hooks, failed=failed,
         )  # fmt: skip
-        if not self._holds(each.containers[cid], computed.values):
-            self._records.expected[cid] = Expected(
-                replace(record, route="reconciler"), computed.values, lambda: each.folder
-            )
+        if unfinished or not self._holds(each.containers[cid], computed.values):
+            expected = replace(record, route="reconciler")
+            self._records.expect(Expected(expected, computed.values, lambda: each.folder))
         elif not known and self._runtime.settled():  # until then the runtime may know more of it than its files show
             self._records.put(record)
 
@@ -88,12 +88,10 @@ class HookAudit:
             folder = containers(self._base, expected.pod_folder()).get(cid)
             if folder is None:
                 del self._records.expected[cid]
-                self._records.put(_missing(expected.record, "the container ended before it was repaired"))
+                self._records.put(missing(expected.record, "the container ended before it was repaired"))
             elif self._holds(folder, expected.values):
                 del self._records.expected[cid]
                 self._records.put(self._repaired(expected, folder))
-            elif cid not in self._records:
-                self._records.put(_missing(expected.record, "its values are being set"))
         return not self._records.expected
 
     def ended(
@@ -156,8 +154,3 @@ class HookAudit:
             return expected.record
         after_ms = None if started_ns is None else max(0, now_ns - started_ns) // 1_000_000
         return replace(expected.record, state="repaired", after_ms=after_ms)
-
-
-def _missing(record: ContainerHooks, reason: str) -> ContainerHooks:
-    failed = {**dict.fromkeys(record.hooks, reason), **record.failed}
-    return replace(record, state="notApplied", hooks=(), failed=failed)

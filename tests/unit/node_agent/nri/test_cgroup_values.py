@@ -260,7 +260,7 @@ def test_a_created_container_is_recorded_with_its_hooks_and_those_that_failed() 
 def test_a_container_that_started_without_the_agent_is_expected_to_be_repaired() -> None:
     node, pod = Node(), sandbox(BE, ANNOTATED)
     node.synchronize([pod], container("c1") | {"started_at": 5}, container("c2", **IN_PLACE))
-    assert [each.container_id for each in records_of(node)] == ["c2"]
+    assert [(each.container_id, each.state) for each in records_of(node)] == [("c1", "notApplied"), ("c2", "applied")]
     expected = node.records.expected["c1"]
     assert (expected.record.route, expected.record.hooks, expected.started_ns) == ("nri", ("BatchResource",), 5)
     assert expected.values == HookValues(512, 50_000, GIB)

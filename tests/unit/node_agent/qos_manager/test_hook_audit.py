@@ -9,7 +9,7 @@ import pytest
 
 from services.node_agent.qos_manager.enforcers.hook_audit import ENDED, UNKNOWN_HOOKS, RuntimeSide
 from services.node_agent.runtime_hooks import hook_records
-from services.node_agent.runtime_hooks.hook_records import HookRecords
+from services.node_agent.runtime_hooks.hook_records import BEING_SET, HookRecords
 from shared.agents.actions import MAX_CONTAINERS, ContainerHooks
 from tests.unit.node_agent.qos_manager.managed_node import BATCH, BE, CID, GIB, WEB, ManagedNode
 
@@ -68,7 +68,7 @@ def test_until_the_runtime_has_answered_only_what_is_wrong_is_noted_and_nothing_
     answered = False
     machine.qos_manager.runtime_side = RuntimeSide(lambda: answered, lambda *_: {"GPUEnvInject": "too late"})
     machine.run_cycle(**LOAD)
-    assert machine.hooked == {}
+    assert {cid: one.failed["BatchResource"] for cid, one in machine.hooked.items()} == {CID["be"]: BEING_SET}
     answered = True
     for _ in range(10):  # the files are compared again after ten seconds
         machine.run_cycle(**LOAD)
@@ -163,3 +163,12 @@ def test_the_page_counts_containers_and_has_the_longest_repair() -> None:
         ("hooks", "repaired", "reconciler"): 2,
         ("seconds", "reconciler"): 0.7,
     }
+
+
+def test_a_repair_during_which_the_agent_is_killed_is_recorded_by_its_next_run(machine: ManagedNode) -> None:
+    machine.qos_manager.runtime_side = RuntimeSide(lambda: False)
+    machine.run_cycle(**LOAD)
+    assert state(machine, CID["be"]) == ("notApplied", "reconciler", ())
+    machine.qos_manager = machine.new_qos_manager()
+    machine.run_cycle(**LOAD)
+    assert state(machine, CID["be"]) == ("repaired", "reconciler", ("BatchResource",))
