@@ -20,7 +20,10 @@ from services.node_agent.runtime_hooks.hook_rules import HookRules
 from services.node_agent.runtime_hooks.hook_values import HookValues
 from services.node_agent.states_informer.container_names_from_log_links import LoggedContainer
 from shared.agents.actions import ContainerHooks
+from shared.kube.instants import SECOND
 
+STARTS_WITHIN_NS = 60 * SECOND
+"""Nanoseconds for which a container that is being repaired may have no cgroup: it is created, and starts soon."""
 ENDED = "the container ended before the agent saw it"
 UNKNOWN_HOOKS = "hooks"
 """In place of the names of hooks where the pod is not known any more."""
@@ -87,6 +90,8 @@ class HookAudit:
         for cid, expected in list(self._records.expected.items()):
             folder = containers(self._base, expected.pod_folder()).get(cid)
             if folder is None:
+                if time.time_ns() - expected.record.at_ns < STARTS_WITHIN_NS:
+                    continue  # a runtime lists containers that are created, before they have a cgroup
                 del self._records.expected[cid]
                 self._records.put(missing(expected.record, "the container ended before it was repaired"))
             elif self._holds(folder, expected.values):

@@ -1,15 +1,18 @@
 """Records of hooks: a container that started without their values is never taken for one that had them."""
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from services.node_agent.qos_manager.enforcers.hook_audit import ENDED, UNKNOWN_HOOKS, RuntimeSide
 from services.node_agent.runtime_hooks import hook_records
-from services.node_agent.runtime_hooks.hook_records import BEING_SET, HookRecords
+from services.node_agent.runtime_hooks.hook_records import BEING_SET, Expected, HookRecords
+from services.node_agent.runtime_hooks.hook_values import HookValues
 from shared.agents.actions import MAX_CONTAINERS, ContainerHooks
 from tests.unit.node_agent.qos_manager.managed_node import BATCH, BE, CID, GIB, WEB, ManagedNode
 
@@ -172,3 +175,19 @@ def test_a_repair_during_which_the_agent_is_killed_is_recorded_by_its_next_run(m
     machine.qos_manager = machine.new_qos_manager()
     machine.run_cycle(**LOAD)
     assert state(machine, CID["be"]) == ("repaired", "reconciler", ("BatchResource",))
+
+
+def test_a_container_that_the_runtime_lists_before_it_has_a_cgroup_has_not_ended(tmp_path: Path) -> None:
+    machine, cid = ManagedNode(tmp_path, 1), "4" * 64
+    machine.run_cycle(**LOAD)
+    records, created = (
+        machine.qos_manager.hook_records,
+        record(4, time.time_ns(), route="nri", hooks=("BatchResource",)),
+    )
+    records.expect(Expected(replace(created, container_id=cid), HookValues(shares=2048), lambda: BE))
+    machine.run_cycle(**LOAD)
+    assert machine.hooked[cid].failed == {"BatchResource": BEING_SET}
+    machine.files.make(f"{BE}/{cid}")
+    machine.files.put("cpu.shares", f"{BE}/{cid}", "2048")
+    machine.run_cycle(**LOAD)
+    assert state(machine, cid) == ("repaired", "nri", ("BatchResource",))
