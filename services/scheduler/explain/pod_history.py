@@ -67,6 +67,7 @@ class PodHistory:
         self.steps: list[Step] = []
         self.refused: PodUnschedulable | None = None
         self._observed_pod: Pod | None = None
+        self._was_evicted, self._eviction = False, ""  # the newest reason for which its eviction was requested
         self._is_settled = False  # observed on a node, terminating, ended or deleted: no decision changes that
 
     def add(self, record: RecordedEvent) -> None:
@@ -187,6 +188,7 @@ class PodHistory:
         return self._decide("nominated", evicted, event.node)
 
     def _eviction_requested(self, event: EvictionRequested) -> str:
+        self._eviction = event.reason
         return f"its eviction is requested: {event.reason}"
 
     def _move_decided(self, event: MigrationEvictionDecided) -> str:
@@ -222,10 +224,14 @@ class PodHistory:
         return self._decide("rejected", f"the gateway may not do this; allow it to {event.rule}", self.node)
 
     def _deleted(self, _: PodDeleted) -> str:
-        return self._settle("gone", "it was deleted")
+        return self._settle("gone", f"{self._evicted_why()}, and is gone" if self._was_evicted else "it was deleted")
 
     def _evicted(self, _: PodEvicted) -> str:
-        return self._settle("gone", "it was evicted")
+        self._was_evicted = True
+        return self._settle("gone", self._evicted_why())
+
+    def _evicted_why(self) -> str:
+        return f"it was evicted: {self._eviction}" if self._eviction else "it was evicted"
 
     _descriptions: ClassVar[dict[type[Event], Callable[[Any, Any], str]]] = {
         PodObserved: _observed,

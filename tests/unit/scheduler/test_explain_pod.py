@@ -11,7 +11,8 @@ from services.scheduler.explain.explanation_text import Explanation, render
 from services.scheduler.framework.reasons import summary
 from services.scheduler.plugins.registry import REGISTRY, text
 from shared.events import RecordedEvent
-from shared.events.cluster import MissingPermission, PodBound
+from shared.events.cluster import MissingPermission, PodBound, PodDeleted, PodEvicted
+from shared.events.intents import EvictionRequested
 from shared.events.migration import MigrationEvictionDecided
 from shared.events.quota import (
     PodAdmissionDecided,
@@ -200,6 +201,17 @@ def test_a_deleted_pod_is_gone_although_its_binding_is_rejected_afterwards() -> 
     explanation = explain(history_of(world, "p"))
     assert (explanation.status, explanation.summary) == ("gone", "it was deleted")
     assert explanation.steps[-1].text == "the binding failed: no"
+
+
+def test_a_pod_that_was_evicted_is_gone_for_the_reason_of_its_eviction() -> None:
+    world = World()
+    world.add_pod(pod("p", on="n", phase="Running"))
+    observed = history_of(world, "p")
+    requested = EvictionRequested(pod="d/p", pod_uid="p", reason="PodMigrationJob drain-1: drain of n")
+    eviction = (requested, PodEvicted(pod="d/p", pod_uid="p"), PodDeleted(pod="d/p", pod_uid="p"))
+    records = [RecordedEvent("descheduling", n, event, 10**18 + n) for n, event in enumerate(eviction)]
+    explanation = explain([*observed, *records])
+    assert explanation.summary == "it was evicted: PodMigrationJob drain-1: drain of n, and is gone"
 
 
 def test_a_pod_that_runs_is_not_refused_by_a_permission_that_its_eviction_lacks() -> None:
