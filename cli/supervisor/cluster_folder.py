@@ -85,13 +85,16 @@ async def _require_its_cluster(folder: Path, kubeconfig: Path | None) -> None:
                 f"start it with `{record.start} --dir {quote(str(folder))}`",
             )
         return
-    _, uid, _ = await _identify(str(kubeconfig.absolute()))  # noqa: ASYNC240  reads no file
     if record is None and folder.name == SIMULATED:
         raise OtherCluster(folder, "the simulated cluster", f"that of {kubeconfig}", "leave out --kubeconfig")
+    path = str(kubeconfig.absolute())
+    server, uid, _ = await _identify(path)
     if record is not None and uid and uid != record.cluster:
         raise OtherCluster(
             folder, describe_cluster(record.cluster), describe_cluster(uid), "give the kubeconfig of its cluster"
         )
+    if record is not None and uid:
+        record_cluster(folder, ClusterRecord(uid, server, path))
 
 
 async def refuse_managed_cluster(kubeconfig: str) -> None:

@@ -4,7 +4,7 @@ A misspelt `qosClass` lets a pod share CPUs that it should have for itself, so t
 close to no known one is the owner's own matter.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
 NAMES: dict[str, tuple[str, ...]] = {
@@ -141,26 +141,40 @@ NAMES: dict[str, tuple[str, ...]] = {
 _DOMAIN = "koordinator.sh"
 _OF_GANGS = "gang.scheduling.koordinator.sh"
 """Its names are compared by `shared.domain.ignored_gang_annotations`."""
+_KNOWN = frozenset(f"{domain}/{name}" for domain, names in NAMES.items() for name in names)
+_MOST = 16
+"""Unknown names of an object that are compared: a tenant may write ten thousand, and each takes a quarter of a
+millisecond."""
+_LONGEST = 128
+"""Characters of a name; a longer one is close to none."""
 
 
 def misspelt_settings(labels: Mapping[str, str] | None, annotations: Mapping[str, str] | None) -> Iterator[str]:
     """Yields a sentence about each, with the name that is probably meant."""
     for kind, found in (("label", labels), ("annotation", annotations)):
-        for name in sorted(found or ()):
-            if meant := meant_by(name):
-                yield f"{kind} {name} is unknown, and has no effect; perhaps {meant!r} is meant"
+        for name in misspelt_names(found):
+            yield f"{kind} {name} is unknown, and has no effect; perhaps {meant_by(name)!r} is meant"
+
+
+def misspelt_names(names: Iterable[str] | None) -> tuple[str, ...]:
+    """Returns the misspelt ones among the first `_MOST` that are unknown, in order."""
+    unknown = [name for name in names or () if name not in _KNOWN and _is_ours(name)]
+    return tuple(name for name in sorted(unknown)[:_MOST] if meant_by(name)) if unknown else ()
+
+
+def _is_ours(name: str) -> bool:
+    domain, _, _ = name.rpartition("/")
+    return (domain == _DOMAIN or domain.endswith(f".{_DOMAIN}")) and domain != _OF_GANGS and len(name) <= _LONGEST
 
 
 @lru_cache(maxsize=4096)
 def meant_by(name: str) -> str:
     """Returns the known label or annotation that is probably meant by an unknown one; empty for any other name."""
-    domain, _, own = name.rpartition("/")
-    if domain != _DOMAIN and not domain.endswith(f".{_DOMAIN}"):
-        return ""
-    if domain == _OF_GANGS or own in NAMES.get(domain, ()):
+    if name in _KNOWN or not _is_ours(name):
         return ""
     from shared.closest_name import closest  # only here: it takes a tenth of a command's start
 
+    domain, _, own = name.rpartition("/")
     if meant := closest(own, NAMES.get(domain, ())):
         return f"{domain}/{meant}"
     return next((f"{other}/{own}" for other, names in NAMES.items() if own in names), "")

@@ -5,6 +5,7 @@ apis/extension/{numa_aware,device_share}.go.
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -71,15 +72,23 @@ TYPES: dict[str, Any] = {
 """Annotation -> the type into which it is decoded."""
 
 
+_MOST, _LONGEST = 8, 4096
+
+
 def fields_without_effect(annotations: Mapping[str, str]) -> Iterator[str]:
-    """Yields a sentence about each field that nothing reads. A text that cannot be decoded refuses the pod by itself."""
-    for name in TYPES.keys() & annotations.keys():
+    """Yields a sentence about each field that nothing reads, of each annotation `_MOST` at most. A text that cannot be
+    decoded refuses the pod by itself.
+    """
+    for name, kind in TYPES.items():
+        if len(annotations.get(name, "")) > _LONGEST:
+            yield f"annotation {name} has more than {_LONGEST} characters: fields without an effect are not sought in it"
+            continue
         try:
-            document = msgspec.json.decode(annotations[name] or "{}")
+            document = msgspec.json.decode(annotations.get(name) or "{}")
         except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
             continue
         from shared.unknown_fields import unknown_fields  # only here: it takes a tenth of a command's start
 
-        for field in unknown_fields(TYPES[name], document):
+        for field in islice(unknown_fields(kind, document), _MOST):
             where, _, meant = field.partition("; ")
             yield f"annotation {name} has a field {where!r}, which has no effect{f'; {meant}' if meant else ''}"

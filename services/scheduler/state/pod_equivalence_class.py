@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from shared.domain import gang
 from shared.domain.deprecated_resources import with_current_names
-from shared.domain.misspelt_settings import meant_by
+from shared.domain.misspelt_settings import misspelt_names
 from shared.domain.network_topology import SELECTOR
 from shared.domain.operating_mode_pod import is_operating
 from shared.domain.pod_annotations import ALLOCATE_HINT, JOINT_ALLOCATE, NUMA_SPEC, PARTITION_SPEC, RESOURCE_SPEC
@@ -323,18 +323,19 @@ def _infeasible(status: PodStatus) -> tuple[PodCondition, ...]:
 
 
 def _notes(annotations: Mapping[str, str] | None) -> dict[str, str] | None:
-    """Returns the annotations of the class; the misspelt ones belong to it, since a decision names them.
+    """Returns the annotations of the class. The names of misspelt ones belong to it, since a decision names them; their
+    values do not: these may differ between replicas.
 
     A scheduling hint names the allocation to use, so with a hint allocations belong to them.
     """
     if not annotations:
         return None
-    names = tuple(name for name in annotations if meant_by(name))
-    if not annotations.keys().isdisjoint(_READ):
-        names += ANNOTATIONS
-        if any(hint in annotations for hint in HINTS):
-            names += ALLOCATION_ANNOTATIONS
-    return _chosen(annotations, names)
+    misspelt = dict.fromkeys(misspelt_names(annotations), "")
+    if annotations.keys().isdisjoint(_READ):
+        return misspelt or None
+    hinted = any(hint in annotations for hint in HINTS)
+    chosen = _chosen(annotations, ANNOTATIONS + ALLOCATION_ANNOTATIONS if hinted else ANNOTATIONS)
+    return {**misspelt, **(chosen or {})} or None
 
 
 def _chosen(values: Mapping[str, str] | None, names: tuple[str, ...]) -> dict[str, str] | None:

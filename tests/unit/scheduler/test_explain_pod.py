@@ -209,7 +209,8 @@ def test_a_pod_that_was_evicted_is_gone_for_the_reason_of_its_eviction() -> None
     observed = history_of(world, "p")
     requested = EvictionRequested(pod="d/p", pod_uid="p", reason="PodMigrationJob drain-1: drain of n")
     eviction = (requested, PodEvicted(pod="d/p", pod_uid="p"), PodDeleted(pod="d/p", pod_uid="p"))
-    records = [RecordedEvent("descheduling", n, event, 10**18 + n) for n, event in enumerate(eviction)]
+    last = observed[-1]
+    records = [RecordedEvent("cluster", last.seq + n, each, last.at_ns + n) for n, each in enumerate(eviction, start=1)]
     explanation = explain([*observed, *records])
     assert explanation.summary == "it was evicted: PodMigrationJob drain-1: drain of n, and is gone"
 

@@ -14,6 +14,7 @@ from services.scheduler.state.ignored_pod_settings import (
     ESTIMATED_FACTORS,
     ignored_pod_settings,
 )
+from services.scheduler.state.pod_equivalence_class import class_key
 from shared.domain.misspelt_settings import NAMES, misspelt_settings
 from shared.domain.pod_annotations import ALLOCATE_HINT, JOINT_ALLOCATE, NUMA_SPEC, PARTITION_SPEC, RESOURCE_SPEC
 from shared.domain.priority import LABEL as PRIORITY_CLASS
@@ -88,8 +89,22 @@ def test_a_field_that_nothing_reads_is_named(name: str, text: str, where: str, m
     assert found.endswith(f"; perhaps {meant!r} is meant" if meant else "no effect")
 
 
+def test_a_tenant_with_thousands_of_names_or_fields_costs_little_and_fills_no_event() -> None:
+    names = dict.fromkeys([f"koordinator.sh/qosClas{n}" for n in range(20_000)], "x")
+    fields = json.dumps({f"preferredCPUBindPolicy{n}": "" for n in range(100)})
+    assert len([*misspelt_settings(names, names)]) == 32
+    assert len([*ignored_pod_settings({}, {RESOURCE_SPEC: fields})]) == 8
+    [found] = ignored_pod_settings({}, {RESOURCE_SPEC: fields + " " * 4096})
+    assert found.endswith("fields without an effect are not sought in it")
+
+
+def test_the_value_of_a_misspelt_annotation_makes_no_class_of_its_own() -> None:
+    made = (pod(f"p{n}", annotations={"scheduling.koordinator.sh/resource-spce": str(n)}) for n in range(2))
+    assert len({class_key(each) for each in made}) == 1
+
+
 def test_a_text_that_is_no_json_is_left_to_the_plugin_that_reads_it() -> None:
-    assert [*ignored_pod_settings({}, {RESOURCE_SPEC: "{", NUMA_SPEC: "[" * 10**5, ALLOCATE_HINT: ""})] == []
+    assert [*ignored_pod_settings({}, {RESOURCE_SPEC: "{", NUMA_SPEC: "[" * 4096, ALLOCATE_HINT: ""})] == []
 
 
 def test_what_can_be_read_is_not() -> None:
