@@ -87,7 +87,7 @@ async def _require_its_cluster(folder: Path, kubeconfig: Path | None) -> None:
         return
     if record is None and folder.name == SIMULATED:
         raise OtherCluster(folder, "the simulated cluster", f"that of {kubeconfig}", "leave out --kubeconfig")
-    path = str(kubeconfig.absolute())
+    path = str(kubeconfig.absolute())  # noqa: ASYNC240  reads no file
     server, uid, _ = await _identify(path)
     if record is not None and uid and uid != record.cluster:
         raise OtherCluster(
