@@ -28,6 +28,10 @@ class _Version(NamedTuple):
     size: int
 
 
+_UNREAD = _Version(0, 0, 0)
+"""Version of a file that could not be read: no file has it, so the next use tries again."""
+
+
 class RegisteredServers:
     """The registrations of one folder. A file that becomes invalid leaves its last good registration in force."""
 
@@ -44,14 +48,12 @@ class RegisteredServers:
         except OSError as error:
             self._log_once(f"{self._folder} cannot be read: {error.strerror}; the registrations stay as they are")
             found = self._versions
-        else:
-            self._logged = ""
         for name in self._versions.keys() - found.keys():
             self._registrations.pop(name, None)
             log.info("a hook server is no longer registered", extra={"file": str(self._folder / name)})
         for name, version in found.items():
-            if self._versions.get(name) != version:
-                self._load(name)
+            if self._versions.get(name) != version and not self._load(name):
+                found[name] = _UNREAD
         self._versions = found
         return [self._registrations[name] for name in sorted(self._registrations)]
 
@@ -75,20 +77,24 @@ class RegisteredServers:
         if len(found) > MAX_FILES:
             self._log_once(f"{self._folder} has {len(found)} registrations; the first {MAX_FILES} by name count")
             return {name: found[name] for name in sorted(found)[:MAX_FILES]}
+        self._logged = ""
         return found
 
-    def _load(self, name: str) -> None:
+    def _load(self, name: str) -> bool:
+        """Loads a file; reports whether it could be read, valid or not."""
         path = self._folder / name
         try:
             with path.open("rb") as file:
                 registration = read_registration(str(path), file.read(MAX_BYTES + 1))
         except OSError as error:
-            log.error("a registration cannot be read", extra={"file": str(path), "why": str(error)})  # noqa: TRY400
-            return
+            if self._versions.get(name) != _UNREAD:
+                extra = {"file": str(path), "why": str(error), "then": "it is read again at the next call"}
+                log.error("a registration cannot be read", extra=extra)  # noqa: TRY400  the error says it
+            return False
         except BadRegistration as error:
             kept = "the one before stays in force" if name in self._registrations else "no hook of it is called"
             log.error("a registration is invalid", extra={"why": str(error), "then": kept})  # noqa: TRY400  the text says it
-            return
+            return True
         for stage in unknown_stages(registration):
             log.warning("a stage is not known, and never called", extra={"file": str(path), "stage": stage})
         self._registrations[name] = registration
@@ -101,6 +107,7 @@ class RegisteredServers:
                 "stages": ",".join(registration.runtime_hooks),
             },
         )
+        return True
 
     def _log_once(self, text: str) -> None:
         if text != self._logged:

@@ -1,5 +1,6 @@
 """The folder in which hook servers register."""
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -94,5 +95,40 @@ def test_a_file_that_is_replaced_within_the_clocks_step_is_read_again(tmp_path: 
 def test_a_folder_full_of_files_is_read_in_part(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     for number in range(MAX_FILES + 5):
         write(tmp_path, f"{number:03}.json", GOOD)
-    assert len(RegisteredServers(tmp_path).in_force()) == MAX_FILES
-    assert "the first 64 by name count" in caplog.text
+    servers = RegisteredServers(tmp_path)
+
+    def warnings() -> int:
+        return caplog.text.count("the first 64 by name count")
+
+    assert len(servers.in_force()) == MAX_FILES
+    assert len(servers.in_force()) == MAX_FILES
+    assert warnings() == 1
+    for number in range(5):
+        (tmp_path / f"{number:03}.json").rename(tmp_path / f"{number}.away")
+    servers.in_force()
+    for number in range(5):
+        (tmp_path / f"{number}.away").rename(tmp_path / f"{number:03}.json")
+    servers.in_force()
+    assert warnings() == 2  # the folder had nothing to warn about in between
+
+
+def test_a_file_that_could_not_be_read_is_read_at_the_next_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    servers = RegisteredServers(tmp_path)
+    write(tmp_path, "a.json", GOOD | {"remote-endpoint": "/a"})
+    with monkeypatch.context() as failing:
+        failing.setattr(Path, "open", fail)
+        assert not endpoints(servers)
+        assert not endpoints(servers)
+    assert caplog.text.count("a registration cannot be read") == 1
+    assert endpoints(servers) == ["/a"]
+    write(tmp_path, "a.json", GOOD | {"remote-endpoint": "/longer"})
+    with monkeypatch.context() as failing:
+        failing.setattr(Path, "open", fail)
+        assert endpoints(servers) == ["/a"]
+    (tmp_path / "a.json").unlink()
+    assert not endpoints(servers)  # a file that is gone ends its registration, read or not
