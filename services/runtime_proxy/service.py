@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from services.runtime_proxy import cri_messages as cri
 from services.runtime_proxy.cri_proxy import OPTIONS, CriProxy, SkippedPods
@@ -51,6 +52,15 @@ class SocketTaken(KoordError):
 
     def __init__(self, endpoint: str) -> None:
         super().__init__(f"{endpoint} is served by another program; stop it, or give --koord-runtimeproxy-endpoint")
+
+
+class NoSocket(KoordError):
+    """The proxy's socket cannot be made."""
+
+    def __init__(self, endpoint: str, why: str) -> None:
+        super().__init__(
+            f"{endpoint} cannot be served: {why}; run the proxy as root, or give --koord-runtimeproxy-endpoint"
+        )
 
 
 def run(flags: Mapping[str, str], environment: Mapping[str, str]) -> int:
@@ -113,15 +123,17 @@ async def _version(runtime: Any, endpoint: str) -> str:
     """Returns name and version of the runtime.
 
     Raises:
-        NoRuntime: it does not answer.
+        NoRuntime: it does not answer, or its answer is no message.
     """
     try:
         data = await runtime.unary_unary(f"{cri.RUNTIME_SERVICE}Version")(
             cri.VersionRequest().SerializeToString(), timeout=RUNTIME_WITHIN_S
         )
+        found = cri.VersionResponse.FromString(data)
     except grpc.aio.AioRpcError as error:
         raise NoRuntime(endpoint, f"{error.code().name}: {error.details()}") from error
-    found = cri.VersionResponse.FromString(data)
+    except DecodeError as error:
+        raise NoRuntime(endpoint, f"its version cannot be decoded: {error}") from error
     return f"{found.runtime_name} {found.runtime_version}"
 
 
@@ -134,12 +146,13 @@ async def _known(runtime: Any) -> KnownContainers:
             data = await runtime.unary_unary(method)(request().SerializeToString(), timeout=RUNTIME_WITHIN_S)
             lists.append(response.FromString(data))
     except grpc.aio.AioRpcError as error:
-        log.warning(
-            "containers that run are not known: no hooks are called for them",
-            extra={"why": f"{error.code().name}: {error.details()}"},
-        )
+        why = f"{error.code().name}: {error.details()}"
+    except DecodeError as error:
+        why = f"a list cannot be decoded: {error}"
     else:
         known.restore(*lists)
+        return known
+    log.warning("containers that run are not known: no hooks are called for them", extra={"why": why})
     return known
 
 
@@ -148,13 +161,15 @@ async def _started(endpoint: str, proxy: CriProxy) -> Any:
 
     Raises:
         SocketTaken: another program serves it.
-        OSError, RuntimeError: the socket cannot be made.
+        NoSocket: it cannot be made.
     """
-    _make_folder(Path(endpoint).parent)
     with socket.socket(socket.AF_UNIX) as probe:
         if probe.connect_ex(endpoint) == 0:
             raise SocketTaken(endpoint)
-    return await start_server(Path(endpoint), proxy, OPTIONS)
+    try:
+        return await start_server(Path(endpoint), proxy, OPTIONS)
+    except (OSError, RuntimeError) as error:
+        raise NoSocket(endpoint, str(error)) from error
 
 
 def _remove(endpoint: str) -> None:
@@ -163,7 +178,7 @@ def _remove(endpoint: str) -> None:
 
 
 def _make_folder(folder: Path) -> None:
-    """Makes a folder that its owner alone can write.
+    """Makes the folder of the registrations, which its owner alone can write.
 
     Raises:
         KoordError: it cannot be made.
@@ -172,5 +187,6 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     except OSError as error:
         raise KoordError(
-            f"{folder} cannot be made: {error.strerror}; run the proxy as root, or name another"
+            f"{folder} cannot be made: {error.strerror}; run the proxy as root, or name another by "
+            "KOORD_RUNTIME_PROXY_REGISTRATIONS"
         ) from error
