@@ -8,7 +8,7 @@ from shared.errors import KoordError
 
 KUBELETS = "io.kubernetes."
 """Prefix of the labels and annotations by which the kubelet knows pods and containers in the runtime's lists."""
-_NEVER_NEGATIVE = ("cpu_period", "cpu_shares", "memory_limit_in_bytes", "memory_swap_limit_in_bytes")
+_AMOUNTS = ("cpu_period", "cpu_shares", "memory_limit_in_bytes", "memory_swap_limit_in_bytes")
 
 
 class BadAnswer(KoordError):
@@ -38,9 +38,11 @@ def check_container(subject: Any, answer: Any) -> None:
         if not name or "=" in name or "\0" in name + answer.container_envs[name]:
             raise BadAnswer(f"container_envs has {name!r}, which is no name of a variable or has no valid value")
     resources = answer.container_resources
-    for field in _NEVER_NEGATIVE:
+    for field in _AMOUNTS:
         if (value := getattr(resources, field)) < 0 and value != -1:
-            raise BadAnswer(f"container_resources.{field} is {value}; it cannot be negative")
+            raise BadAnswer(
+                f"container_resources.{field} is {value}; give an amount, or 0 or -1 to leave the request's"
+            )
     if resources.cpu_quota < -1:
         raise BadAnswer(f"container_resources.cpu_quota is {resources.cpu_quota}; -1 stands for no quota")
     for field in ("cpuset_cpus", "cpuset_mems"):

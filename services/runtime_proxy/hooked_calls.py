@@ -99,7 +99,7 @@ def _new_container(known: KnownContainers, request: Any) -> Any | None:
     if pod is None:
         if not request.sandbox_config.metadata.uid:
             return None
-        pod = known.pods[request.pod_sandbox_id] = pod_of(request.sandbox_config)
+        pod = pod_of(request.sandbox_config)
     subject = container_of(pod)
     subject.pod_cgroup_parent = request.sandbox_config.linux.cgroup_parent
     subject.container_meta.name = request.config.metadata.name
@@ -112,6 +112,8 @@ def _new_container(known: KnownContainers, request: Any) -> Any | None:
 
 def _record_container(known: KnownContainers, request: Any, subject: Any, response: bytes) -> None:
     subject.container_meta.id = cri.CreateContainerResponse.FromString(response).container_id
+    if request.pod_sandbox_id not in known.pods:
+        known.pods[request.pod_sandbox_id] = pod_of(request.sandbox_config)
     known.containers[subject.container_meta.id] = KnownContainer(request.pod_sandbox_id, subject)
 
 

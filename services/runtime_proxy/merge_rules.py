@@ -29,9 +29,12 @@ def overlay_resources(resources: Any, answer: Any) -> None:
 
 def update_resources(resources: Any, update: Any) -> None:
     """Changes a container's resources as recorded by those of an update of the kubelet: as an answer does, but the score
-    stays, and an empty cpuset leaves the one before.
+    stays, an empty cpuset leaves the one before, and huge pages are replaced if it has any.
     """
     _overlay(resources, update)
+    if update.hugepage_limits:
+        del resources.hugepage_limits[:]
+        resources.hugepage_limits.extend(update.hugepage_limits)
     for name in _CPUSETS:
         if cpuset := getattr(update, name):
             setattr(resources, name, cpuset)
@@ -87,10 +90,14 @@ def write_create_container(request: Any, subject: Any) -> None:
 
 
 def write_update_container(request: Any, subject: Any) -> None:
-    """Writes a container into the update of its resources."""
+    """Writes a container into the update of its resources, whose fields that are not declared here stay."""
     request.annotations.update(subject.container_annotations)
     if subject.HasField("container_resources"):
-        request.linux.CopyFrom(as_cri(subject.container_resources))
+        merged = as_cri(subject.container_resources)
+        merged.DiscardUnknownFields()  # those of the container's creation; the update has its own
+        for name in merged.DESCRIPTOR.fields_by_name:
+            request.linux.ClearField(name)
+        request.linux.MergeFrom(merged)
 
 
 def _written_envs(before: list[Any], envs: dict[str, str]) -> list[Any]:

@@ -8,6 +8,7 @@ from services.runtime_proxy import cri_messages as cri
 from services.runtime_proxy.answer_check import BadAnswer
 from services.runtime_proxy.hooked_calls import CALLS, merge_answer
 from services.runtime_proxy.known_containers import KnownContainers
+from shared.protobuf_schema import message_classes
 from shared.runtime_hooks.messages import (
     ContainerResourceHookResponse,
     LinuxContainerResources,
@@ -166,6 +167,27 @@ def test_an_update_is_merged_into_the_recorded_container_and_stays(known: KnownC
     )
 
 
+def test_an_update_keeps_its_huge_pages_and_the_fields_that_the_proxy_does_not_know(known: KnownContainers) -> None:
+    newer = message_classes("newer", {"Resources": {"new": (99, "string")}})["Resources"]
+    of_creation, of_update = (newer(new=text).SerializeToString() for text in ("creation", "update"))
+    request = create_request()
+    request.config.linux.resources.MergeFromString(of_creation)
+    subject = CREATE.subject(known, request)
+    CREATE.record(known, request, subject, cri.CreateContainerResponse(container_id="c").SerializeToString())
+    pages = [{"page_size": "2MB", "limit": 6}, {"page_size": "1GB", "limit": 1}]
+    update = cri.UpdateContainerResourcesRequest(container_id="c", linux={"cpu_shares": 5, "hugepage_limits": pages})
+    update.linux.MergeFromString(of_update)
+    subject = UPDATE.subject(known, update)
+    assert subject is not None
+    merge_answer(subject, ContainerResourceHookResponse(container_resources={"cpu_quota": -1, "oom_score_adj": 950}))
+    assert UPDATE.write is not None
+    UPDATE.write(update, subject)
+    overwritten = {"cpu_shares": 5, "cpu_quota": -1, "cpuset_cpus": "", "cpuset_mems": "", "hugepage_limits": pages}
+    expected = cri.LinuxContainerResources(**RESOURCES | overwritten)
+    expected.MergeFromString(of_update)
+    assert update.linux.SerializeToString(deterministic=True) == expected.SerializeToString(deterministic=True)
+
+
 def test_an_update_that_the_runtime_refused_does_not_stay(known: KnownContainers) -> None:
     created(known, ContainerResourceHookResponse())
     UPDATE.subject(known, cri.UpdateContainerResourcesRequest(container_id="c", linux={"cpu_shares": 500}))
@@ -177,6 +199,17 @@ def test_a_container_of_a_sandbox_whose_answer_was_lost_has_the_pod_of_its_own_r
     assert subject is not None
     assert (subject.pod_meta.name, subject.pod_labels["app"]) == ("web", "web")
     assert CREATE.subject(KnownContainers(), cri.CreateContainerRequest(pod_sandbox_id="s")) is None
+
+
+def test_a_pod_that_only_a_container_names_is_known_once_the_runtime_has_accepted_the_container() -> None:
+    known, request = KnownContainers(), create_request()
+    subject = CREATE.subject(known, request)
+    assert not known.pods
+    CREATE.record(known, request, subject, cri.CreateContainerResponse(container_id="c").SerializeToString())
+    assert known.pods["s"].pod_meta.uid == "u"
+    before = run_pod(known)
+    CREATE.record(known, request, subject, cri.CreateContainerResponse(container_id="c").SerializeToString())
+    assert known.pods["s"] is before
 
 
 def test_what_has_stopped_is_no_longer_known(known: KnownContainers) -> None:
@@ -218,7 +251,7 @@ def test_restored_containers_have_their_pods_and_an_update_without_former_resour
         ({"container_envs": {"A=B": "1"}}, "container_envs has 'A=B'"),
         ({"container_envs": {"A": "\0"}}, "container_envs has 'A'"),
         ({"container_resources": {"cpu_quota": -2}}, "container_resources.cpu_quota is -2"),
-        ({"container_resources": {"memory_limit_in_bytes": -5}}, "container_resources.memory_limit_in_bytes is -5"),
+        ({"container_resources": {"memory_limit_in_bytes": -5}}, "is -5; give an amount, or 0 or -1"),
         ({"container_resources": {"cpuset_cpus": "all"}}, "container_resources.cpuset_cpus: 'all'"),
     ],
 )
