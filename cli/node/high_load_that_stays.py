@@ -3,23 +3,39 @@
 from collections.abc import Iterator, Sequence
 
 from cli.terminal.durations import instant_of
+from services.descheduler.configuration.plugin_kinds import BALANCE
+from services.descheduler.configuration.read_configuration import read_configuration
+from shared.domain.component_config import BadConfig
 from shared.events import RecordedEvent
 from shared.events.descheduling import AnomaliesObserved
+from shared.events.log import ConfigApplied
 from shared.log.admin.newest_events import newest
 from shared.log.reader import LogReader
 
 CONTEXT = "descheduling"
-MOST = 10
-"""Newest records of all plugins that are read: each cycle in which a node's usage is high adds one a plugin."""
 
 
 async def unrelieved_lines(log: LogReader, node: str) -> tuple[str, ...]:
-    """Returns a line for each plugin of a profile that considered the node last, and moved nothing."""
+    """Returns a line for each plugin of a profile in force that considered the node last, and moved nothing."""
     if CONTEXT not in await log.contexts():
         return ()
-    found = await newest(log.database, CONTEXT, [AnomaliesObserved], MOST)
-    by_plugin = {each.record.event.key: each.record for each in reversed(found)}
-    return tuple(lines_of(list(by_plugin.values()), node))
+    records: list[RecordedEvent] = []
+    for of in await _plugins_in_force(log):
+        # By key, since another plugin may have recorded any number of cycles after the newest change of this one.
+        records += [each.record for each in await newest(log.database, CONTEXT, [AnomaliesObserved], key=of)]
+    return tuple(lines_of(records, node))
+
+
+async def _plugins_in_force(log: LogReader) -> list[str]:
+    """Returns `profile/plugin` of each plugin that balances nodes; none where this release cannot read the configuration."""
+    for found in await newest(log.database, CONTEXT, [ConfigApplied]):
+        assert isinstance(found.record.event, ConfigApplied), "the type that was read"
+        try:
+            profiles = read_configuration(found.record.event.text).profiles
+        except BadConfig:
+            return []
+        return [f"{profile.name}/{plugin}" for profile in profiles for plugin in profile.sets.get(BALANCE, ())]
+    return []
 
 
 def lines_of(records: Sequence[RecordedEvent], node: str) -> Iterator[str]:
@@ -29,7 +45,13 @@ def lines_of(records: Sequence[RecordedEvent], node: str) -> Iterator[str]:
         records: the newest AnomaliesObserved of each plugin of a profile.
     """
     for record in records:
-        assert isinstance(record.event, AnomaliesObserved), "the type that was read"
-        if why := record.event.unrelieved.get(node):
-            at = f"{instant_of(record.at_ns)} ({record.context}/{record.seq})"
-            yield f"its load is high, and {record.event.of} moves no pod from it, by the cycle of {at}: {why}"
+        event = record.event
+        assert isinstance(event, AnomaliesObserved), "the type that was read"
+        at = f"{instant_of(record.at_ns)} ({record.context}/{record.seq})"
+        if why := event.unrelieved.get(node):
+            yield f"its load is high, and {event.of} moves no pod from it, by the cycle of {at}: {why}"
+        elif event.unrelieved_others and (node in event.node or node in event.prod):
+            yield (
+                f"its load was high, and {event.of} may move no pod from it: the cycle of {at} has the reasons of "
+                f"{len(event.unrelieved)} nodes, and not of {event.unrelieved_others} more"
+            )

@@ -38,7 +38,8 @@ class AnomaliesObserved(Event, frozen=True, tag="koord.descheduling.AnomaliesObs
         of: profile and plugin, as `koord-descheduler/LowNodeLoad`.
         node, prod: node -> detector of its usage, and of that of its prod pods; a node that was never high, or not for
             long, has none.
-        unrelieved: node of high usage -> why no pod leaves it, in words.
+        unrelieved: node of high usage -> why no pod leaves it, in words; of the first nodes alone.
+        unrelieved_others: the number of such nodes beyond these.
     """
 
     KEY: ClassVar[str] = "of"
@@ -47,6 +48,7 @@ class AnomaliesObserved(Event, frozen=True, tag="koord.descheduling.AnomaliesObs
     node: dict[str, DetectorRecord] = msgspec.field(default_factory=dict)
     prod: dict[str, DetectorRecord] = msgspec.field(default_factory=dict)
     unrelieved: dict[str, str] = msgspec.field(default_factory=dict)
+    unrelieved_others: int = 0
 
 
 class Cause(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -24,11 +24,13 @@ def low_node_load(context: CycleContext) -> Findings:
     result = balance(args, nodes, (before, prod_before), context.evictor, context.now_ns)
     if args.paused:
         return Findings()
+    unrelieved = unrelieved_nodes(args, result, context.evictor)
     now = AnomaliesObserved(
         of=context.of,
         node=_records(result.detectors),
         prod=_records(result.prod_detectors),
-        unrelieved=unrelieved_nodes(args, result, context.evictor),
+        unrelieved=unrelieved.reasons,
+        unrelieved_others=unrelieved.others,
     )
     is_changed = (before, prod_before, records.unrelieved) != (
         result.detectors,

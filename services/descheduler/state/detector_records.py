@@ -10,7 +10,7 @@ class DetectorRecords(NamedTuple):
     """The detectors of a plugin: node -> detector of its usage, and of that of its prod pods.
 
     Attributes:
-        unrelieved: node of high usage -> why no pod leaves it.
+        unrelieved: node of high usage -> why no pod leaves it; of the first nodes alone.
     """
 
     node: Mapping[str, DetectorRecord]

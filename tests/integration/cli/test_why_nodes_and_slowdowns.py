@@ -26,6 +26,13 @@ from tests.support.reservations import observe, reservation
 from tests.support.scheduling_world import World, node, pod
 
 GIB = 2**30
+TWO_PROFILES = """
+apiVersion: descheduler/v1alpha2
+kind: DeschedulerConfiguration
+profiles:
+  - {name: p, plugins: {balance: {enabled: [{name: LowNodeLoad}]}}}
+  - {name: q, plugins: {balance: {enabled: [{name: LowNodeLoad}]}}}
+"""
 
 
 def _cordoned(of: Node) -> Node:
@@ -111,7 +118,10 @@ async def test_a_node_names_what_keeps_pods_from_it_since_when_and_its_batch_ter
 async def test_a_node_that_is_drained_names_the_drain_and_how_to_end_it(log: Log) -> None:
     requested = DrainRequested(node="busy", by="root", reason="new disks")
     hot = AnomaliesObserved(of="p/LowNodeLoad", unrelieved={"busy": "a DaemonSet owns it (2 of 2 pods)"})
-    await append(log.url, "descheduling", [Draft(hot), Draft(requested)], time.time_ns())
+    applied = ConfigApplied(source="test", digest="00", text=TWO_PROFILES)
+    others = [Draft(AnomaliesObserved(of="q/LowNodeLoad", unrelieved={"idle": str(number)})) for number in range(12)]
+    drafts = [Draft(applied), Draft(hot), *others, Draft(requested)]
+    await append(log.url, "descheduling", drafts, time.time_ns())
     shown = (await run(log, "why", "node", "busy")).stdout
     assert shown.startswith(
         "busy: it takes no new pods: it is cordoned, and the drain by root: new disks goes on (descheduling/"
@@ -119,7 +129,7 @@ async def test_a_node_that_is_drained_names_the_drain_and_how_to_end_it(log: Log
     assert "    do: `koord drain busy --cancel`, then `kubectl uncordon busy`\n" in shown
     assert "a drain was requested by root: new disks\n" in shown
     assert "its load is high, and p/LowNodeLoad moves no pod from it, by the cycle of " in shown
-    assert "(descheduling/2): a DaemonSet owns it (2 of 2 pods)\n" in shown
+    assert "(descheduling/3): a DaemonSet owns it (2 of 2 pods)\n" in shown
 
 
 async def test_annotations_of_a_node_that_cannot_be_read_are_named_by_why_node_and_by_the_doctor(database: str) -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from cli.node.high_load_that_stays import lines_of
+from services.descheduler.load_aware.unrelieved_nodes import MOST_NODES
 from services.descheduler.state.detector_records import NO_RECORDS
 from shared.events import RecordedEvent
 from shared.events.descheduling import AnomaliesObserved
@@ -24,7 +25,7 @@ def reason(cluster: SmallCluster) -> str:
     [
         (
             ("anomalyCondition:", "evictableNamespaces: {exclude: [default]}\n          anomalyCondition:"),
-            "evictableNamespaces has not namespace default (3 of 3 pods)",
+            "evictableNamespaces leaves out namespace default (3 of 3 pods)",
         ),
         (
             ("deschedulingInterval: 10s", "deschedulingInterval: 10s\nmaxNoOfPodsToEvictPerNode: 0"),
@@ -37,7 +38,7 @@ def reason(cluster: SmallCluster) -> str:
         (("cpu: 40,", "cpu: 1,"), "no node is below the low thresholds, so there is no destination"),
         (
             ("consecutiveAbnormalities: 1", "consecutiveAbnormalities: 3"),
-            "its usage is high for 1 of the 4 cycles in a row after which pods leave it",
+            "its usage is not yet high for the 4 cycles in a row after which pods leave it",
         ),
     ],
 )
@@ -59,6 +60,44 @@ def test_a_case_that_is_not_measured_yet_is_the_reason_and_less_load_ends_it() -
     cluster.report("hot", {f"web-{number}": 1_000 for number in range(3)})
     cluster.cycle()
     assert reason(cluster) == ""
+
+
+def test_a_pod_whose_usage_is_not_reported_has_that_as_its_reason() -> None:
+    cluster = hot_cluster()
+    cluster.report("hot", {}, system=9_000)
+    assert cluster.cycle() is None
+    assert reason(cluster) == "its usage is not reported, so that no destination can be checked (3 of 3 pods)"
+
+
+def test_a_dry_run_of_the_plugin_gives_no_reasons_for_what_it_does_not_do() -> None:
+    cluster = hot_cluster(CONFIG.replace("anomalyCondition:", "dryRun: true\n          anomalyCondition:"))
+    assert cluster.cycle() is None
+    assert reason(cluster) == ""
+
+
+def test_a_wave_of_load_records_the_reasons_of_some_nodes_and_the_number_of_the_others() -> None:
+    cluster = SmallCluster(CONFIG.replace("consecutiveAbnormalities: 1", "consecutiveAbnormalities: 9"))
+    recorded: list[AnomaliesObserved] = []
+    cluster.record = lambda record: (  # type: ignore[method-assign]
+        recorded.append(record.event) if isinstance(record.event, AnomaliesObserved) else None
+    )
+    names = [f"n{number:02}" for number in range(MOST_NODES + 3)]
+    for name in names:
+        cluster.node(name)
+    for _ in range(2):
+        for name in names:
+            cluster.report(name, {}, system=9_000)
+        cluster.cycle()
+        cluster.wait(10)
+    first, second = recorded
+    assert list(first.unrelieved) == names[:MOST_NODES]
+    assert (first.unrelieved_others, second.unrelieved_others) == (3, 3)
+    assert first.unrelieved == second.unrelieved
+    record = RecordedEvent("descheduling", 7, second)
+    assert "moves no pod from it" in next(lines_of([record], names[0]))
+    [line] = lines_of([record], names[-1])
+    assert line.endswith("(descheduling/7) has the reasons of 20 nodes, and not of 3 more")
+    assert list(lines_of([record], "cold")) == []
 
 
 def test_the_reason_is_shown_with_its_cycle_for_its_node_alone() -> None:
