@@ -35,7 +35,8 @@ def about_unread_objects(found: Iterable[UnreadObjects]) -> Iterator[Finding]:
 
 def about_missing_nodes(view: SchedulerState, *, simulated: bool = False) -> Iterator[Finding]:
     """Names a cluster without nodes in which pods wait that were tried."""
-    waiting = [] if view.nodes else [each for each in view.pods.values() if each.attempts and not each.ended]
+    tried = () if view.nodes else (each for each in view.pods.values() if each.attempts and not each.ended)
+    waiting = [each for each in tried if each.pod_class is None or not each.pod_class.reserves]
     if waiting:
         what = f"{NO_NODES}, and {len(waiting)} pod{' waits' if len(waiting) == 1 else 's wait'} for one"
         remedy = "add nodes: KOORD_SIMULATOR_NODES, or `koord dev apply`" if simulated else "join nodes to the cluster"
@@ -56,7 +57,9 @@ def about_rejected_reservations(found: Sequence[RejectedReservation], *, simulat
 def about_ignored_pod_settings(
     view: SchedulerState, schedulers: Collection[str], *, simulated: bool = False
 ) -> Iterator[Finding]:
-    """Names the labels and annotations of pods of these schedulers that are ignored since they cannot be read."""
+    """Names the labels and annotations of pods of these schedulers that have no effect, and fields of them: they cannot
+    be read, are misspelt or unknown.
+    """
     pods_by_fault: dict[str, list[str]] = {}
     for record in view.pods.values():
         if record.pod_class is not None and record.pod_class.scheduler in schedulers and not record.ended:
@@ -74,7 +77,7 @@ def about_ignored_pod_settings(
 
 
 def about_ignored_settings(view: SchedulerState, rules: QueueRules, *, simulated: bool = False) -> Iterator[Finding]:
-    """Names the settings of gangs and nodes that are ignored since they cannot be read."""
+    """Names the settings of gangs and nodes that have no effect: they cannot be read, are misspelt or unknown."""
     for gang in sorted(view.gangs.gangs):
         for fault in ignored_settings(view, rules, gang):
             remedy = f"correct it: {_edit_gang(view, gang, simulated=simulated)}"

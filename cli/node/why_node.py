@@ -74,7 +74,8 @@ class NodeAnswer(msgspec.Struct, frozen=True):
             its cordon; pods of the node whose eviction waits, and requests of its agent.
         unknown: what the log does not have.
         steps: recorded events, oldest first.
-        ignored: annotations that cannot be read, each with what counts instead.
+        ignored: labels and annotations, and fields of them, that have no effect, each with what counts instead or what
+            is meant: they cannot be read, are misspelt or unknown.
     """
 
     node: str

@@ -94,7 +94,8 @@ class PodPlaced(Event, frozen=True, tag="koord.scheduling.PodPlaced.v1"):
         passes: unit with a planned start that the pod passes -> why that start does not move: `OtherNode` (no pod of
             the unit is planned for the node), `EndsBefore` (the deadline of the pod ends it before the start),
             `FitsBeside` (the node holds the unit's pods and this one).
-        ignored: labels and annotations of the pod that cannot be read and have no effect, in words.
+        ignored: labels and annotations of the pod, and fields of them, that have no effect, in words: they cannot be
+            read, are misspelt or unknown.
     """
 
     KEY: ClassVar[str] = "pod"

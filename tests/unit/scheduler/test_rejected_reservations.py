@@ -1,10 +1,10 @@
 """Reservations that cannot be placed as they are written are found, with what is wrong."""
 
-from cli.doctor.check_unread_objects import about_rejected_reservations
+from cli.doctor.check_unread_objects import about_missing_nodes, about_rejected_reservations
 from services.scheduler.explain.invalid_reservations import rejected_reservations
 from shared.kube.instants import instant_text
 from tests.support.reservations import available, observe, reservation
-from tests.support.scheduling_world import START_NS, World, node
+from tests.support.scheduling_world import START_NS, World, node, pod
 
 _INN = {"labelSelector": {"matchExpressions": [{"key": "app", "operator": "Inn", "values": ["a"]}]}}
 
@@ -44,3 +44,14 @@ def test_doctor_names_the_first_ones() -> None:
     assert simulated.do == "correct it: `koord dev patch reservation amount PATCH`"
     (used,) = about_rejected_reservations([each for each in rejected_reservations(_world().view) if each.node])
     assert used.what.startswith("Reservation used, on n, is for no pod: ")
+
+
+def test_a_reservation_that_waits_for_a_first_node_is_not_counted_as_a_pod() -> None:
+    world = World()
+    observe(world, reservation("held"))
+    world.add_pod(pod("web", cpu="1"))
+    world.read()
+    world.cycles()
+    assert {each.name for each in world.view.pods.values() if each.attempts} == {"d/web", "held"}
+    [found] = about_missing_nodes(world.view)
+    assert found.what.endswith(", and 1 pod waits for one")
