@@ -2,6 +2,11 @@
 
 from collections.abc import Mapping
 
+from shared.first_names import first_names
+
+NAMED = 5
+"""Keys that are named in the place of one that is missing."""
+
 
 def config_map_text(key: str, data: Mapping[str, object]) -> tuple[str | None, str]:
     """Returns the text below a key of a ConfigMap, and why there is none; one of the two is without a value.
@@ -14,5 +19,5 @@ def config_map_text(key: str, data: Mapping[str, object]) -> tuple[str | None, s
         return str(data[key]), ""
     if len(data) == 1:
         return str(next(iter(data.values()))), ""
-    there = ", ".join(sorted(data)) or "none"
+    there = first_names(sorted(data), NAMED) or "none"
     return None, f"the service reads the key {key}, and there is {there}; write the configuration below that key"

@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli.main import koord
+from shared.domain.config_map_text import config_map_text
 
 DESCHEDULER = """\
 apiVersion: descheduler/v1alpha2
@@ -128,7 +129,13 @@ def test_a_key_that_is_not_read_is_named(tmp_path: Path) -> None:
     )
     code, output = checked(tmp_path, text)
     assert code == 1
-    assert "the service reads the key koord-descheduler-config, and there is a, my-descheduler-config" in output
+    assert "the service reads the key koord-descheduler-config, and there is a, my-descheduler-config;" in output
+
+
+def test_of_many_keys_five_are_named_in_the_place_of_one_that_is_missing() -> None:
+    text, why = config_map_text("config", dict.fromkeys("hgfedcba", ""))
+    assert text is None
+    assert "the service reads the key config, and there is a, b, c, d, e and 3 more; write" in why
 
 
 def test_a_configuration_with_many_faults_names_ten_and_that_there_may_be_more(tmp_path: Path) -> None:
