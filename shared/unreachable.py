@@ -8,6 +8,18 @@ import msgspec
 from shared.kube.instants import SECOND, instant_text
 
 
+def remedy_of_hang(variable: str) -> str:
+    """Returns what to do about a server that does not respond.
+
+    Args:
+        variable: of the environment, with the address, as `KOORD_NATS`.
+    """
+    return (
+        "see that it runs: a process that hangs is to be ended, and `koord up` starts its own server again; or correct "
+        f"{variable}"
+    )
+
+
 class Unreachable(msgspec.Struct, frozen=True):
     """A server that a process cannot reach.
 

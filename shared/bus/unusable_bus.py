@@ -1,6 +1,7 @@
 """The remedy for a bus that cannot be used."""
 
-_OF_A_HANG = "see that it runs: a process that hangs is to be ended, and `koord up` starts its own server again; or correct KOORD_NATS"
+from shared.unreachable import remedy_of_hang
+
 _SILENT = ("no response", "timeout", "timed out")
 
 
@@ -10,4 +11,5 @@ def bus_remedy(reason: str) -> str:
     Args:
         reason: why the connection failed, in the words of the client.
     """
-    return _OF_A_HANG if any(each in reason.lower() for each in _SILENT) else "start it, or correct KOORD_NATS"
+    is_silent = any(each in reason.lower() for each in _SILENT)
+    return remedy_of_hang("KOORD_NATS") if is_silent else "start it, or correct KOORD_NATS"

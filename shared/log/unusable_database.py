@@ -8,12 +8,10 @@ from asyncpg import CannotConnectNowError
 
 from shared.errors import KoordError, fault_of
 from shared.log.database import UNREACHABLE, sqlstate, without_password
+from shared.unreachable import remedy_of_hang
 
 _NO_TABLES = "`koord migrate` makes the tables"
-OF_A_HANG = (
-    "see that it runs: a process that hangs is to be ended, and `koord up` starts its own server again; or correct "
-    "KOORD_POSTGRES"
-)
+OF_A_HANG = remedy_of_hang("KOORD_POSTGRES")
 """Remedy for a server that does not respond."""
 _REMEDIES = {
     "3D000": "name another database in KOORD_POSTGRES, or create this one: `createdb`, then `koord migrate`",
