@@ -9,7 +9,7 @@ from services.simulator.api.object_conversion import as_json, merged, typed
 from services.simulator.api.resource_kinds import BY_NAME, PODS, Resource
 from services.simulator.state import Intent, SimulatorState, fields_of, uid_of
 from shared.domain.fields_written_once import is_written_once
-from shared.domain.reservation import lost_place
+from shared.domain.held_place import lost_place
 from shared.events import Cause, Event
 from shared.events.cluster import (
     BindRejected,

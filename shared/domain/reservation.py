@@ -188,23 +188,6 @@ class Reservation(KubeStruct, frozen=True):
         return self.status.phase == AVAILABLE and bool(self.status.node_name)
 
 
-def lost_place(name: str, body: object) -> str:
-    """Returns why a Reservation holds no place for the successor of a pod that is to be evicted; empty where it does.
-
-    Args:
-        body: the object as the API server has it now; None where it is gone.
-    """
-    if not isinstance(body, Mapping):
-        return f"Reservation {name}, which held its destination, is gone"
-    try:
-        found = read_reservation(body)
-    except UnreadableReservation as error:
-        return f"Reservation {name}, which held its destination, cannot be read: {error}"
-    if owner := next(iter(found.status.current_owners), None):
-        return f"Reservation {name}, which held its destination, is used by {owner.namespace}/{owner.name}"
-    return "" if found.is_available else f"Reservation {name}, which held its destination, is {found.status.phase}"
-
-
 class UnreadableReservation(UnreadableObject):
     """An object that does not match the type of a Reservation."""
 

@@ -39,7 +39,7 @@ from services.gateway.kube_api.api_errors import (
 from services.gateway.kube_api.client import STRATEGIC, KubeApi
 from services.gateway.kube_api.resources import PODS, RESERVATIONS
 from services.gateway.kube_api.unused_field_removal import ObservedObject
-from shared.domain.reservation import lost_place
+from shared.domain.held_place import lost_place
 from shared.events import Event
 from shared.events.intents import EvictionRequested
 from shared.events.scheduling import PodPlaced, PodUnschedulable
