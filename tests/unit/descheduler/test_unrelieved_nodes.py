@@ -69,7 +69,7 @@ def test_a_pod_whose_usage_is_not_reported_has_that_as_its_reason() -> None:
     assert reason(cluster) == "its usage is not reported, so that no destination can be checked (3 of 3 pods)"
 
 
-def test_a_dry_run_of_the_plugin_gives_no_reasons_for_what_it_does_not_do() -> None:
+def test_a_dry_run_of_the_plugin_has_no_reasons_for_what_it_does_not_do() -> None:
     cluster = hot_cluster(CONFIG.replace("anomalyCondition:", "dryRun: true\n          anomalyCondition:"))
     assert cluster.cycle() is None
     assert reason(cluster) == ""
