@@ -115,13 +115,13 @@ class CycleInputs(ClusterCache):
             grouping.gang_changed(gang)
 
     def _all_settled(self) -> None:
-        for uid in self.gate.changed():
-            self._settle_pod(uid)
         for grouping in self._groupings:
             self._grouped_to_place.update(dict.fromkeys(grouping.changed()))
         for uid in self._grouped_to_place:
             self._place(uid, self.view.pods.get(uid))
         self._grouped_to_place.clear()
+        for uid in self.gate.changed():  # after the groups: a pod that is held back leaves its capacity to others
+            self._place(uid, self.view.pods.get(uid))
         for uid, pod_record in self.nominated.items():
             if (left_at := self._last_left_at(pod_record)) > pod_record.saw:
                 self._put_nominated(uid, pod_record, left_at)
@@ -156,15 +156,16 @@ class CycleInputs(ClusterCache):
             self._unsettled.discard(uid)
         else:
             self._unsettled.add(uid)
-        gateway_since, refused_at = self.view.gateway_since, 0
+        gateway_since, retry_after = self.view.gateway_since, 0
         if pod_record is not None and pod_record.nominated and self._is_nominated(pod_record):
             self.nominated[uid] = pod_record
-            refused_at = self._retry_after(pod_record)
+            retry_after = self._retry_after(pod_record)
         else:
             self.nominated.pop(uid, None)
         grouped = UNGROUPED if pod_record is None else self.queue.grouped(pod_record)
-        queued, refused_at = self.gate.place(uid, pod_record, refused_at, in_group=grouped.group is not None)
-        self.queue.put(uid, queued, gateway_since, self.view.config_seq, refused_at, grouped)
+        queued = pod_record if self.queue.takes(pod_record, gateway_since, grouped) else None
+        queued, retry_after = self.gate.place(uid, queued, retry_after, in_group=grouped.group is not None)
+        self.queue.put(uid, queued, gateway_since, self.view.config_seq, retry_after, grouped)
         if pod_record is not None and pod_record.eviction_refused_at:
             self._requeue_nominated(pod_record)
 

@@ -107,7 +107,8 @@ class _Queue:
             if record.pod_class is not None and record.since and not (record.node or record.ended or record.deleting)
         ]
         for record, _, membership in there:
-            self._gate.place(record.uid, record, 0, in_group=bool(membership.group))
+            is_kept_out = membership.held_back is not None or not_queued(self._view, self._queued, record) is not None
+            self._gate.place(record.uid, None if is_kept_out else record, 0, in_group=bool(membership.group))
         self._gate.changed()
         in_states = [(*each, *self._state(each[0], each[2])) for each in there]
         refused = {

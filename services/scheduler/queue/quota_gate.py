@@ -39,7 +39,8 @@ class QuotaGate:
         tried once its backoff is over; so is one of a group, since capacity for one of them says nothing of the others.
 
         Args:
-            pod_record: None when the pod is deleted.
+            pod_record: None when the pod is deleted, and for one that the queue does not take: capacity would be kept
+                for it in vain.
             retry_after: the seq that holds without the gate: see `SchedulingQueue.put`.
             in_group: the pod is placed together with others.
         """

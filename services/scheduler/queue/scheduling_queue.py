@@ -68,6 +68,16 @@ class SchedulingQueue:
         """Returns the number of waiting pods, including those that may not be tried now."""
         return len(self._pods)
 
+    def takes(self, pod_record: PodRecord | None, gateway_since: int, grouped: Grouped) -> bool:
+        """Returns True for a pod that waits for one of the profiles and is not held back; for the arguments see `put`."""
+        return (
+            pod_record is not None
+            and pod_record.pod_class is not None
+            and pod_record.pod_class.scheduler in self._profiles
+            and pod_record.waiting(gateway_since)
+            and grouped.membership.held_back is None
+        )
+
     def put(
         self,
         uid: str,
@@ -87,13 +97,7 @@ class SchedulingQueue:
                 the node that it is nominated for.
             grouped: the result of `grouped`: its group, from which it is kept out while it is held back.
         """
-        if (
-            pod_record is None
-            or pod_record.pod_class is None
-            or pod_record.pod_class.scheduler not in self._profiles
-            or not pod_record.waiting(gateway_since)
-            or grouped.membership.held_back is not None
-        ):
+        if pod_record is None or pod_record.pod_class is None or not self.takes(pod_record, gateway_since, grouped):
             self.leave(uid)
             return
         is_changed = False
