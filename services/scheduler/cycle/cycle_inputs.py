@@ -123,7 +123,7 @@ class CycleInputs(ClusterCache):
         for uid in self.gate.changed():  # after the groups: a pod that is held back leaves its capacity to others
             self._place(uid, self.view.pods.get(uid))
         for uid, pod_record in self.nominated.items():
-            if (left_at := self._last_left_at(pod_record)) > pod_record.saw:
+            if left_at := self._last_left_at(pod_record):
                 self._put_nominated(uid, pod_record, left_at)
 
     def _pod_settled(self, uid: str, pod_record: PodRecord | None) -> None:
@@ -194,7 +194,8 @@ class CycleInputs(ClusterCache):
 
     def _last_left_at(self, nominated: PodRecord) -> int:
         """Returns the `cluster` seq at which the last pod left the node that a pod is nominated for; 0 while pods of
-        lower priority still leave it, and for a pod that waits for its quota.
+        lower priority still leave it, where none has left since its last attempt, and for a pod that waits for its
+        quota.
 
         While they do, no victims are sought for the nominated pod. Where what they have left is not enough, no event
         admits it either: it has to look for victims again, or to lose what is kept for it.
@@ -202,11 +203,14 @@ class CycleInputs(ClusterCache):
         pod_class, row = nominated.pod_class, self.table.rows.get(nominated.nominated)
         if row is None or pod_class is None or waits_for_quota(nominated.reasons):
             return 0
+        left_at = int(self.table.changed[row, ClusterEvent.POD_RELEASED])
+        if left_at <= nominated.saw:
+            return 0
         for uid, assignment in self.on.get(row, {}).items():
             leaves = assignment.terminating or uid in self.evicting
             if leaves and assignment.pod_class.priority < pod_class.priority:
                 return 0
-        return int(self.table.changed[row, ClusterEvent.POD_RELEASED])
+        return left_at
 
     def _requeue_nominated(self, counted: PodRecord) -> None:
         """Lets the pods be tried again that were nominated for the capacity of a pod whose eviction was refused."""

@@ -7,6 +7,7 @@ import pytest
 
 from services.scheduler.cache.disruption_budgets import Budget, Victim, drawn_down, overdrawn
 from services.scheduler.explain.explain_pod import explain
+from services.scheduler.state.pod_scheduling_record import Assignment
 from shared.domain.label_selectors import canonical
 from shared.events import Cause, Event, RecordedEvent
 from shared.events.cluster import EvictionRejected, ObjectObserved
@@ -233,6 +234,31 @@ def test_victims_are_sought_again_once_the_last_pod_has_left_without_making_room
     world.drop_pod("leaves")
     world.read()
     assert evicted(world.cycles()) == ["x"], "it has made none; nothing that is kept for a pod is kept for ever"
+
+
+def test_the_pods_of_a_nominated_pod_s_node_are_examined_only_after_one_has_left_it() -> None:
+    class Counted(dict[str, Assignment]):
+        examined = 0
+
+        def items(self) -> Any:
+            self.examined += 1
+            return super().items()
+
+    world = world_of("a", "b")
+    add(world, runs("x", "a"), runs("y", "b", priority=200), urgent("p"))
+    assert evicted(world.cycle()) == ["x"]
+    world.read()
+    cache = world.indexed()
+    row = cache.table.rows["a"]
+    there = cache.on[row] = Counted(cache.on[row])
+    add(world, runs("other", "b", "0", priority=200))
+    cache.settle()
+    assert there.examined == 0
+    add(world, runs("gone", "a", "0"))
+    world.drop_pod("gone")
+    world.read()
+    cache.settle()
+    assert there.examined > 0
 
 
 def test_a_nomination_without_victims_of_its_own_is_explained() -> None:
