@@ -42,6 +42,13 @@ class RejectionLog:
     def add(self, message: Incoming, error: BadMessage, batch: Batch, boot: str = "", seq: int = 0) -> None:
         """Adds a receipt with the reason, counts and records the rejection, and logs it at a bounded rate."""
         batch.answers.append((message, Receipt(self._kind, boot, seq, str(error))))
+        self._note(message, error, "a message of an agent is rejected")
+
+    def leave_out(self, message: Incoming, error: BadMessage) -> None:
+        """Counts, records and logs in the same way a part of a message whose other parts are accepted."""
+        self._note(message, error, "a part of a message of an agent is rejected")
+
+    def _note(self, message: Incoming, error: BadMessage, text: str) -> None:
         self.refused.labels(error.field.partition("[")[0] or "message").inc()
         now_s = asyncio.get_running_loop().time()
         node = message.node
@@ -52,7 +59,7 @@ class RejectionLog:
         more = self._unlogged.pop(node, 0)
         self._logged[node] = now_s
         log.warning(
-            "a message of an agent is rejected",
+            text,
             extra={
                 "kind": self._kind,
                 "node": node,

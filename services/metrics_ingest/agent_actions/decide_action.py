@@ -1,5 +1,6 @@
 """Decides on an action of a node agent: record it, turn an eviction into an intent, or reject it. Pure."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from services.metrics_ingest.agent_actions.node_pods_and_actions_state import (
@@ -44,7 +45,8 @@ def action_events(
     """Returns the events of an action that was not recorded before.
 
     Something that was done is a fact, so it is recorded also when `cluster` does not have the pod, or not yet. An
-    eviction is requested only of a pod that runs on the agent's own node at this moment, under this uid.
+    eviction is requested only of a pod that runs on the agent's own node at this moment, under this uid. Faulty records
+    of hooks are left out (`checked_records`).
 
     Raises:
         BadAction: the action concerns a pod of another node, one that is not there, or another time.
@@ -74,7 +76,9 @@ def action_events(
         case TopologyReported() as reported:
             return _topology_events(state, report, reported, fields)
         case HooksReported(containers=containers):
-            hooked = tuple(_hooked(state, report, each) for each in containers)
+            hooked, faulty = checked_records(state, report, containers)
+            if not hooked:
+                raise faulty[0]
             return [Draft(ContainerHooksReported(**fields, containers=hooked))]
         case EvictionRequested(pod_uid=uid, reason=reason):
             pod = pod_of(state, report, uid)
@@ -92,16 +96,30 @@ def removed_topologies(state: ActionIngestState) -> list[Draft]:
     return [Draft(NodeTopologyRemoved(node)) for node in state.topologies if not state.has_node(node)]
 
 
+def checked_records(
+    state: ActionIngestState, report: ActionReport, containers: Iterable[ContainerHooks]
+) -> tuple[tuple[HookedContainer, ...], tuple[BadAction, ...]]:
+    """Returns the records of hooks that are believed, and what is wrong with each of the others."""
+    hooked, faulty = [], []
+    for each in containers:
+        try:
+            hooked.append(_hooked(state, report, each))
+        except BadAction as error:
+            faulty.append(error)
+    return tuple(hooked), tuple(faulty)
+
+
 def _hooked(state: ActionIngestState, report: ActionReport, found: ContainerHooks) -> HookedContainer:
     """Returns the record of one container.
 
     Raises:
         BadAction: its pod runs on another node, or what it reports contradicts itself.
     """
-    pod = pod_of(state, report, found.pod_uid)
+    place = f"action.containers[{found.container_id}]"
+    pod = pod_of(state, report, found.pod_uid, f"{place}.pod_uid")
     if found.after_ms is not None and found.state != "repaired":
         reason = f"is {found.after_ms} for the state {found.state}"
-        raise BadAction(report.node, f"action.containers[{found.container_id}].after_ms", reason)
+        raise BadAction(report.node, f"{place}.after_ms", reason)
     return HookedContainer(
         container_id=found.container_id,
         pod_uid=found.pod_uid,
@@ -146,15 +164,18 @@ def _topology_events(
     return [Draft(event)]
 
 
-def pod_of(state: ActionIngestState, report: ActionReport, uid: str) -> PodOnNode | None:
+def pod_of(state: ActionIngestState, report: ActionReport, uid: str, field: str = "action.pod_uid") -> PodOnNode | None:
     """Returns the pod that an action names, None for an unknown one.
+
+    Args:
+        field: in which it names it.
 
     Raises:
         BadAction: it runs on another node.
     """
     pod = state.pods.get(uid)
     if pod is not None and pod.node != report.node:
-        raise BadAction(report.node, "action.pod_uid", f"{pod.pod} runs on {pod.node}")
+        raise BadAction(report.node, field, f"{pod.pod} runs on {pod.node}")
     return pod
 
 

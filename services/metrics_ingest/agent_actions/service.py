@@ -9,7 +9,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from services.metrics_ingest.agent_actions.decide_action import action_events, removed_topologies
+from services.metrics_ingest.agent_actions.decide_action import action_events, checked_records, removed_topologies
 from services.metrics_ingest.agent_actions.node_pods_and_actions_state import (
     FOLDED,
     ActionIngestState,
@@ -21,7 +21,7 @@ from services.metrics_ingest.agent_actions.publish_node_pods_to_agents import No
 from services.metrics_ingest.agent_actions.retention_carry_forward import CARRY_FORWARD
 from services.metrics_ingest.agent_actions.service_manifest import MANIFEST
 from shared.agents import subjects
-from shared.agents.actions import BadAction, PodsRequested, decode
+from shared.agents.actions import BadAction, HooksReported, PodsRequested, decode
 from shared.events.intents import EvictionRequested
 from shared.events.log import WriterStarted
 from shared.events.nodes import AGENT_ACTIONS, NodeTopologyRemoved
@@ -95,6 +95,9 @@ class ActionIngest:
                     state, report, max_clock_skew_s=self._settings.max_clock_skew_s, now_ns=batch.now_ns
                 )
                 batch.drafts.setdefault(node, []).extend(drafts)
+                if isinstance(report.action, HooksReported):
+                    for faulty in checked_records(state, report, report.action.containers)[1]:
+                        self._rejections.leave_out(message, faulty)
                 self._recorded_in_batch[node] = with_number(before, report.boot, report.seq)
         except BadAction as error:
             boot, seq = (report.boot, report.seq) if report else ("", 0)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from services.metrics_ingest.agent_actions.decide_action import action_events, removed_topologies
+from services.metrics_ingest.agent_actions.decide_action import action_events, checked_records, removed_topologies
 from services.metrics_ingest.agent_actions.node_pods_and_actions_state import (
     NUMBERS_KEPT,
     ActionIngestState,
@@ -295,3 +295,13 @@ def test_records_of_hooks_of_another_nodes_pod_or_that_contradict_themselves_are
         events(state, HooksReported((hooked(**fields),)))
     with pytest.raises(BadAction, match="containers"):
         actions.decode(actions.encode(action_report(HooksReported(()))), "a")
+
+
+def test_a_faulty_record_of_hooks_is_left_out_and_named_and_the_others_are_recorded(state: ActionIngestState) -> None:
+    foreign = structs.replace(hooked(pod_uid="uid-elsewhere"), container_id="c2")
+    reported = HooksReported((foreign, hooked()))
+    (found,) = events(state, reported)
+    assert isinstance(found, ContainerHooksReported)
+    assert [one.container_id for one in found.containers] == ["c1"]
+    _, (faulty,) = checked_records(state, action_report(reported), reported.containers)
+    assert str(faulty) == "action of node a: action.containers[c2].pod_uid: d/elsewhere runs on b"
