@@ -114,19 +114,25 @@ def hooks_of_node(node: str, records: Iterable[RecordedEvent], limit: int) -> Ho
     """Returns the record in force of each container.
 
     Args:
-        records: ContainerHooksReported of the node, the newest first.
+        records: ContainerHooksReported of the node in any order: after a change of shards several contexts have some.
+            The agent's newest counts.
         limit: containers at most; the counts are of all.
     """
     found: dict[str, tuple[HookedContainer, RecordedEvent]] = {}
-    for record in records:
-        event = record.event
-        assert isinstance(event, ContainerHooksReported)
+    for event, record in sorted(
+        map(_reported, records), key=lambda pair: (pair[0].at_ns, pair[0].number), reverse=True
+    ):
         for each in event.containers:
             found.setdefault(each.container_id, (each, record))
     ordered = sorted(found.values(), key=lambda pair: (-pair[0].at_ns, pair[0].container_id))
     counts = Counter(each.state for each, _ in ordered)
     containers = tuple(_of_container(each, record) for each, record in ordered[:limit])
     return HooksOfNode(node, {state: counts[state] for state in WORDS}, containers)
+
+
+def _reported(record: RecordedEvent) -> tuple[ContainerHooksReported, RecordedEvent]:
+    assert isinstance(record.event, ContainerHooksReported)
+    return record.event, record
 
 
 def _of_container(each: HookedContainer, record: RecordedEvent) -> HooksOfContainer:
