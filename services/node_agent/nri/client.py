@@ -71,6 +71,12 @@ class NriClient:
 
     async def run(self) -> None:
         """Connects, answers, and connects again after each end, until cancelled."""
+        try:
+            await self._connect_again_and_again()
+        finally:
+            self._end_confirming()
+
+    async def _connect_again_and_again(self) -> None:
         backoff_s = LEAST_BACKOFF_S
         while True:
             why = await self._serve()
@@ -139,10 +145,15 @@ class NriClient:
 
     def _begin(self) -> None:
         self.settled = True
+        self._end_confirming()
         self._confirming = asyncio.create_task(self._confirm_repairs(), name="confirm repairs")
         if not self.connected:
             self.connected, self._logged = True, ""
             log.info("hooks are applied to containers before they start", extra={"runtime": self._plugin.runtime})
+
+    def _end_confirming(self) -> None:
+        if self._confirming is not None:
+            self._confirming.cancel()
 
     async def _confirm_repairs(self) -> None:
         """Looks until all are repaired, so that the record has the time; a cycle of the agent looks after the rest."""

@@ -142,3 +142,28 @@ async def test_bytes_that_are_no_frames_end_the_connection(
         peer.writer.write(b"\xff" * 64)
         await peers.get()
     assert any("are allowed" in str(getattr(record, "why", "")) for record in caplog.records)
+
+
+async def test_of_several_connections_only_the_last_one_looks_for_repairs_and_none_does_after_the_end(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "LEAST_BACKOFF_S", 0.01)
+    looking: set[asyncio.Task[Any] | None] = set()
+
+    def confirm() -> bool:
+        looking.add(asyncio.current_task())
+        return False
+
+    plugin = NriPlugin({}, lambda _: None, stop_at_failure=False, records=HookRecords(None, 0))
+    running = asyncio.create_task(NriClient(folder / "nri.sock", plugin, confirm).run())
+    async with runtime(folder / "nri.sock") as peers:
+        for number in (1, 2):
+            peer = await peers.get()
+            await peer.registered()
+            await peer.call("Synchronize")
+            await until(lambda number=number: asyncio.sleep(0, len(looking) == number), "a look for repairs")  # type: ignore[misc]
+            assert sum(task is not None and not task.done() for task in looking) == 1
+            peer.writer.close()
+        await cancel_and_wait(running)
+        await asyncio.sleep(0)
+    assert all(task is not None and task.done() for task in looking)
