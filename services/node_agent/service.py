@@ -18,6 +18,7 @@ from services.node_agent.collectors.usage_collector import Collector
 from services.node_agent.devices.device_reporting_setup import NodeDevices
 from services.node_agent.kernel.kidled_scan_switch import KidledScan
 from services.node_agent.prediction.predict_server import PredictServer
+from services.node_agent.qos_manager.enforcers.hook_audit import RuntimeSide
 from services.node_agent.qos_manager.host_paths import HostPaths
 from services.node_agent.qos_manager.qos_manager import QosManager
 from services.node_agent.settings import NAME, AgentEnvironment, AgentSettings, load
@@ -107,7 +108,7 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
     devices = NodeDevices(settings, gates, agent.sender, outbox.put)
     collector.gpus = devices.gpus
     pods = _start_qos_manager(agent, settings, slo_informer, gates) if settings.enforce else None
-    client = _hook_client(agent, settings, gates, pods)
+    client = hook_client(agent, settings, gates, pods)
     transport = _transport(environment, settings, outbox, slo_informer, pods)
     draining = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -172,7 +173,7 @@ def _start_qos_manager(
     return pods
 
 
-def _hook_client(
+def hook_client(
     agent: Agent, settings: AgentSettings, gates: dict[str, bool], pods: NodePodsInformer | None
 ) -> HookClient | None:
     """Returns the connection to the container runtime, or the server for a proxy before it; None where no gate needs it.
@@ -194,6 +195,11 @@ def _hook_client(
         from services.node_agent.nri.node_hooks import nri_client
 
         client = nri_client(settings, gates, pods, agent.qos_manager)
+    else:
+        from services.node_agent.nri.node_hooks import missing_without_runtime, node_hooks
+
+        hooks = node_hooks(settings, gates, pods, agent.qos_manager).hooks
+        agent.qos_manager.runtime_side = RuntimeSide(start_only=missing_without_runtime(hooks))
     if client is not None:
         agent.more_gauges.append(client.gauges)
     return client

@@ -6,17 +6,20 @@ Each is a function of the request and of what is in memory, but for the files of
 
 import logging
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
 
+from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups
 from services.node_agent.collectors.interference_gauges import Gauge
 from services.node_agent.nri.messages import PodSandbox
 from services.node_agent.nri.plugin import Allocations, BadRequest, NodeCgroups
 from services.node_agent.nri.pods_of_requests import container_context, kube_qos, requested_pod
+from services.node_agent.qos_manager.enforcers.hook_audit import StartOnly
 from services.node_agent.runtime_hooks import hook_stages
 from services.node_agent.runtime_hooks.cgroup_hooks import CGROUP_HOOKS, HookedContainer, container_values, pod_values
 from services.node_agent.runtime_hooks.container_hooks import Adjustment, Hook, HookFailed, HookResults, run_hooks
+from services.node_agent.runtime_hooks.hook_records import short
 from services.node_agent.runtime_hooks.hook_values import NO_VALUES, HookValues
 from shared.kube.pod import Pod
 from shared.runtime_hooks.messages import (
@@ -27,6 +30,16 @@ from shared.runtime_hooks.messages import (
 )
 
 log = logging.getLogger(__name__)
+
+MOST_CREATED = 4_096
+"""Containers that are remembered by pod and name, at most; the oldest are forgotten first."""
+
+
+class Answered(NamedTuple):
+    """The hooks that a created container got, and those that it lacks with the reasons."""
+
+    applied: tuple[str, ...]
+    failed: Mapping[str, str]
 
 
 class HookAnswers:
@@ -54,6 +67,7 @@ class HookAnswers:
         """
         self.applied = dict.fromkeys(hooks, 0)
         self.failed = 0
+        self._created: dict[tuple[str, str], Answered] = {}
         self._hooks, self._allocations, self._stop_at_failure = hooks, allocations, stop_at_failure
         self._cgroups = cgroups
         stages = {hook_stages.CREATE_CONTAINER: self._create_container}
@@ -77,6 +91,20 @@ class HookAnswers:
             raise BadRequest(stage, str(error)) from error
         found: bytes = self._stages[stage](decoded).SerializeToString()
         return found
+
+    def missing(self, needed: StartOnly, each: PodCgroups, container: str) -> Mapping[str, str]:
+        """Returns the hooks that a running container lacks of those that act at its creation, with the reasons.
+
+        A request has no id, so a container is known by its pod and name.
+
+        Args:
+            needed: returns those that it would lack if no answer of this run had been for it.
+        """
+        found = needed(each, container)
+        answered = self._created.get((each.pod.metadata.uid, container))
+        if answered is None:
+            return found
+        return {name: reason for name, reason in found.items() if name not in answered.applied} | dict(answered.failed)
 
     def gauges(self) -> Iterator[Gauge]:
         """Yields the numbers of containers."""
@@ -122,10 +150,18 @@ class HookAnswers:
             reason = f"a runtime proxy cannot add {missing}; use NRI"
             results = results._replace(failures=(*results.failures, HookFailed("mounts and devices", context, reason)))
         self._count(results)
+        self._remember(pod.uid, context.container, results)
         response = _copy(request)
         response.container_envs.update(results.adjustment.env)
         _set_resources(response.container_resources, results.adjustment.values)
         return response
+
+    def _remember(self, uid: str, container: str, results: HookResults) -> None:
+        failed = {one.hook: short(one.reason) for one in results.failures if one.hook not in CGROUP_HOOKS}
+        self._created.pop((uid, container), None)
+        self._created[uid, container] = Answered(results.applied, failed)
+        if len(self._created) > MOST_CREATED:
+            del self._created[next(iter(self._created))]
 
     def _update_container(self, request: Any) -> Any:
         """Keeps the values of the hooks in an update of a container's resources by the kubelet.

@@ -1,11 +1,13 @@
 """The hook server of a node, put together from gates and settings."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from services.node_agent.hook_server.hook_answers import HookAnswers
 from services.node_agent.hook_server.hook_server import HookServer
-from services.node_agent.nri.node_hooks import node_hooks
+from services.node_agent.nri.node_hooks import missing_without_runtime, node_hooks
+from services.node_agent.qos_manager.enforcers.hook_audit import RuntimeSide
 from services.node_agent.qos_manager.qos_manager import QosManager
 from services.node_agent.runtime_hooks.hook_stages import disabled_stages
 from services.node_agent.settings import AgentSettings
@@ -28,6 +30,9 @@ def hook_server(
         cgroups,
         stop_at_failure=settings.hook_failure_policy == "Fail",
         disabled=disabled_stages(settings.disabled_hook_stages),
+    )
+    qos_manager.runtime_side = RuntimeSide(
+        start_only=partial(answers.missing, missing_without_runtime(hooks)), follows_ends=not answers.stages
     )
     if not answers.stages:
         return None

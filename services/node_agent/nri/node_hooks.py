@@ -9,7 +9,7 @@ from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups
 from services.node_agent.devices.rdma_char_devices import RdmaCharDevices
 from services.node_agent.nri.client import NriClient
 from services.node_agent.nri.plugin import Allocations, NodeCgroups, NriPlugin
-from services.node_agent.qos_manager.enforcers.hook_audit import RuntimeSide
+from services.node_agent.qos_manager.enforcers.hook_audit import RuntimeSide, StartOnly
 from services.node_agent.qos_manager.qos_manager import QosManager
 from services.node_agent.runtime_hooks import gpu_environment, rdma_devices
 from services.node_agent.runtime_hooks.cgroup_hooks import CGROUP_HOOKS, as_hook
@@ -50,11 +50,16 @@ def nri_client(
         disabled=disabled_stages(settings.disabled_hook_stages),
     )
     if not plugin.events:
+        qos_manager.runtime_side = RuntimeSide(start_only=missing_without_runtime(hooks))
         return None
     client = NriClient(Path(settings.nri_socket), plugin, qos_manager.confirm_hooks)
-    start_only = {name: hooks[name] for name in hooks.keys() - CGROUP_HOOKS.keys()}
-    qos_manager.runtime_side = RuntimeSide(lambda: client.settled, partial(missing_at_start, start_only))
+    qos_manager.runtime_side = RuntimeSide(lambda: client.settled, missing_without_runtime(hooks))
     return client
+
+
+def missing_without_runtime(hooks: Mapping[str, Hook]) -> StartOnly:
+    """Returns the hooks among these that a container lacks which was created without the agent."""
+    return partial(missing_at_start, {name: hooks[name] for name in hooks.keys() - CGROUP_HOOKS.keys()})
 
 
 def node_hooks(

@@ -39,7 +39,7 @@ from services.node_agent.runtime_hooks.container_hooks import (
     HookResults,
     run_hooks,
 )
-from services.node_agent.runtime_hooks.hook_records import START_ONLY, Expected, HookRecords, short
+from services.node_agent.runtime_hooks.hook_records import START_ONLY, Expected, HookRecords, short, state_of
 from services.node_agent.runtime_hooks.hook_rules import HookRules
 from services.node_agent.runtime_hooks.hook_values import NO_VALUES, HookValues
 from shared.agents.actions import ContainerHooks
@@ -234,7 +234,7 @@ class NriPlugin:
             pod.uid,
             f"{pod.namespace}/{pod.name}",
             container.name,
-            "notApplied" if failed else "applied",
+            state_of(failed),
             time.time_ns(),
             hooks=tuple(sorted(hooks)),
             failed=dict(failed),
@@ -311,7 +311,7 @@ class NriPlugin:
 
     def flush(self) -> None:
         """Keeps the records that are new over the end of the agent."""
-        self._records.flush()
+        self._records.flush(time.time_ns())
 
     def gauges(self) -> Iterator[Gauge]:
         """Yields the numbers of containers."""

@@ -189,7 +189,7 @@ class QosManager:
             logged = started_since(self._paths.logs, names, records.since_ns, records)
             whole = {uid: os.path.join(self._paths.parent, folder) for uid, folder in folders.items()}  # noqa: PTH118  relative names
             self.hook_audit.ended(logged, pods, self.hook_rules.in_force(), whole)
-        records.flush()
+        records.flush(now_ns)
         for report in records.reports(now_ns):
             self._report_action(report)
 

@@ -9,7 +9,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -27,6 +27,8 @@ FILE = "container-hooks.jsonl"
 MOST = 4_096
 """Records kept at most; the oldest are dropped first."""
 REPEAT_INTERVAL_NS = 86_400 * SECOND
+RETRY_INTERVAL_NS = 60 * SECOND
+"""Nanoseconds between two attempts to write a file that could not be written."""
 KEPT_UNSEEN_NS = 300 * SECOND
 """Nanoseconds for which a record without cgroup and log is kept: a container has neither before it starts."""
 MOST_REASON = 256
@@ -75,6 +77,7 @@ class HookRecords:
         self._counts: Counter[tuple[str, str]] = Counter()
         self._longest_ms: dict[str, int] = {}
         self._unwritable = False
+        self._retried_ns = now_ns
 
     def load(self) -> None:
         """Loads the records of earlier runs, which are reported again; a broken file counts as none."""
@@ -120,15 +123,24 @@ class HookRecords:
         record = self._records.get(container)
         return record is not None and container not in self.expected and BEING_SET in record.failed.values()
 
-    def flush(self) -> None:
-        """Appends what is new to the file. It is not synced: a crash of the machine ends the containers, too."""
+    def flush(self, now_ns: int) -> None:
+        """Appends what is new to the file. It is not synced: a crash of the machine ends the containers, too.
+
+        A file that could not be written is tried again, whole, once a minute.
+        """
         lines, self._unwritten = self._unwritten, []
-        if not lines or self._file is None or self._unwritable:
+        if self._unwritable:
+            if not 0 <= now_ns - self._retried_ns < RETRY_INTERVAL_NS:
+                self._retried_ns = now_ns
+                self._rewrite()
+            return
+        if not lines or self._file is None:
             return
         try:
             with self._file.open("ab") as file:
                 file.write(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
         except OSError as error:
+            self._retried_ns = now_ns
             self._cannot_keep(error)
 
     def keep(self, seen: Collection[str], now_ns: int) -> None:
@@ -163,7 +175,7 @@ class HookRecords:
         self.provisional.discard(container)
 
     def _rewrite(self) -> None:
-        if self._file is None or self._unwritable:
+        if self._file is None:
             return
         lines = [msgspec.json.encode(self.since_ns), *map(msgspec.json.encode, self._records.values())]
         self._unwritten = []
@@ -172,15 +184,24 @@ class HookRecords:
             replace_file(self._file, b"".join(line + b"\n" for line in lines))
         except OSError as error:
             self._cannot_keep(error)
+            return
+        if self._unwritable:
+            self._unwritable = False
+            log.info("records of hooks are kept again", extra={"file": str(self._file)})
 
     def _cannot_keep(self, error: OSError) -> None:
+        if self._unwritable:
+            return
         self._unwritable = True
-        log.warning("records of hooks cannot be kept over a restart", extra={"why": os.strerror(error.errno or 0)})
+        log.warning(
+            "records of hooks cannot be kept over a restart; it is tried again",
+            extra={"why": os.strerror(error.errno or 0)},
+        )
 
 
-def state_of(failed: Mapping[str, str], otherwise: str) -> str:
-    """Returns the state of a record: a container with a hook that failed is never one with all of them."""
-    return "notApplied" if failed else otherwise
+def state_of(failed: Mapping[str, str]) -> Literal["applied", "notApplied"]:
+    """Returns the state of a new record: a container with a hook that failed is never one with all of them."""
+    return "notApplied" if failed else "applied"
 
 
 def missing(record: ContainerHooks, reason: str) -> ContainerHooks:

@@ -14,8 +14,14 @@ from services.node_agent.cgroup.executor import Executor
 from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups, containers
 from services.node_agent.kernel.cgroup_processes import Processes
 from services.node_agent.qos_manager.enforcers.hook_value_files import values_of_cgroup
-from services.node_agent.runtime_hooks.cgroup_hooks import Computed, HookedContainer, container_values, without_identity
-from services.node_agent.runtime_hooks.hook_records import Expected, HookRecords, missing, short
+from services.node_agent.runtime_hooks.cgroup_hooks import (
+    CGROUP_HOOKS,
+    Computed,
+    HookedContainer,
+    container_values,
+    without_identity,
+)
+from services.node_agent.runtime_hooks.hook_records import Expected, HookRecords, missing, short, state_of
 from services.node_agent.runtime_hooks.hook_rules import HookRules
 from services.node_agent.runtime_hooks.hook_values import HookValues
 from services.node_agent.states_informer.container_names_from_log_links import LoggedContainer
@@ -38,10 +44,13 @@ class RuntimeSide(NamedTuple):
     Attributes:
         settled: the runtime has listed its containers, or cannot be reached: until then it may know more than files.
         start_only: hooks that only the runtime can apply.
+        follows_ends: a container that ended unseen lacked its hooks. False for a proxy before the runtime, whose
+            requests are for containers that have no id yet.
     """
 
     settled: Callable[[], bool] = lambda: True
     start_only: StartOnly = lambda *_: {}
+    follows_ends: bool = True
 
 
 NO_RUNTIME = RuntimeSide()
@@ -65,7 +74,10 @@ class HookAudit:
         cid = each.node_pod.ids[container]
         known, provisional = cid in self._records, cid in self._records.provisional
         unfinished = self._records.unfinished(cid)
-        if (known and not provisional and not unfinished) or cid in self._records.expected:
+        if cid in self._records.expected:
+            self._expect_anew(cid, computed)
+            return
+        if known and not provisional and not unfinished:
             return
         failed = {one.hook: short(one.reason) for one in computed.failures}
         if not known or unfinished:
@@ -74,7 +86,7 @@ class HookAudit:
             self._records.provisional.discard(cid)
         meta = each.pod.metadata
         record = ContainerHooks(
-            cid, meta.uid, meta.key, container, "notApplied" if failed else "applied", time.time_ns(),
+            cid, meta.uid, meta.key, container, state_of(failed), time.time_ns(),
             hooks=computed.hooks, failed=failed,
         )  # fmt: skip
         if unfinished or not self._holds(each.containers[cid], computed.values):
@@ -112,7 +124,7 @@ class HookAudit:
             logged: by id, those that started since the agent records.
             folders: uid -> cgroup of each pod, relative to a controller's root; also of those not received yet.
         """
-        if not self._runtime.settled():
+        if not self._runtime.settled() or not self._runtime.follows_ends:
             return
         by_uid = {each.pod.metadata.uid: each for each in pods}
         for cid, one in logged.items():
@@ -132,6 +144,16 @@ class HookAudit:
                         cid, one.pod_uid, one.pod, one.container, "notApplied", one.started_ns, failed=failed
                     )
                 )
+
+    def _expect_anew(self, cid: str, computed: Computed) -> None:
+        """Takes over the values that the rules have now: the reconciler writes these, and no longer the former ones."""
+        expected = self._records.expected[cid]
+        record = expected.record
+        failed = {name: reason for name, reason in record.failed.items() if name not in CGROUP_HOOKS}
+        failed |= {one.hook: short(one.reason) for one in computed.failures}
+        hooks = {name for name in record.hooks if name not in CGROUP_HOOKS} | set(computed.hooks)
+        record = replace(record, state=state_of(failed), hooks=tuple(sorted(hooks)), failed=failed)
+        self._records.expected[cid] = expected._replace(record=record, values=computed.values)
 
     @property
     def _base(self) -> Path:

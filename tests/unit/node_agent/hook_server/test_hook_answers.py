@@ -4,15 +4,18 @@ import asyncio
 import json
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 
+from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups
 from services.node_agent.hook_server.hook_answers import HookAnswers
 from services.node_agent.hook_server.hook_server import REGISTRATION, HookServer
 from services.node_agent.nri.plugin import BadRequest, NodeCgroups
+from services.node_agent.qos_manager.strategies.pod_containers import NodePod
 from services.node_agent.runtime_hooks.batch_resource import BatchRule
 from services.node_agent.runtime_hooks.cgroup_hooks import CGROUP_HOOKS, as_hook
 from services.node_agent.runtime_hooks.container_hooks import (
@@ -22,6 +25,7 @@ from services.node_agent.runtime_hooks.container_hooks import (
     HookFailed,
 )
 from services.node_agent.runtime_hooks.cpu_normalization import Normalization
+from services.node_agent.runtime_hooks.hook_records import START_ONLY
 from services.node_agent.runtime_hooks.hook_rules import HookRules
 from services.node_agent.runtime_hooks.hook_values import HookValues
 from shared.kube.pod import Pod
@@ -135,6 +139,22 @@ def test_variables_are_added_and_mounts_are_named_as_missing(caplog: pytest.LogC
     assert "cannot add /lib.so; use NRI" in str([getattr(each, "why", "") for each in caplog.records])
     with pytest.raises(HookFailed, match=r"cannot add /lib.so"):
         Node(fail=True, GPU=gpu).container(CREATE_CONTAINER)
+
+
+def test_a_container_lacks_the_hooks_at_its_creation_for_which_there_was_no_answer() -> None:
+    def gpu(context: ContainerContext) -> Adjustment:
+        return Adjustment({"NVIDIA_VISIBLE_DEVICES": "0"})
+
+    def rdma(context: ContainerContext) -> Adjustment:
+        raise HookFailed("RDMA", context, "no card")
+
+    node = Node(GPU=gpu, RDMA=rdma)
+    seen = PodCgroups("", {}, NodePod(kept_pod("p", uid="u1", namespace="d"), {}, frozenset()))
+    missing = partial(node.answers.missing, lambda *_: {"GPU": START_ONLY, "RDMA": START_ONLY}, seen)
+    assert missing("main") == {"GPU": START_ONLY, "RDMA": START_ONLY}
+    node.container(CREATE_CONTAINER)
+    assert missing("main") == {"RDMA": "no card"}
+    assert missing("other") == {"GPU": START_ONLY, "RDMA": START_ONLY}
 
 
 def test_a_hook_that_fails_is_skipped_or_refuses_by_the_policy() -> None:

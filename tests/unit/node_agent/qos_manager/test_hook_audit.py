@@ -135,7 +135,7 @@ def test_records_of_containers_that_are_gone_are_dropped_but_not_those_of_new_on
     records.load()
     for number, at_ns in ((1, 0), (2, 0), (3, later_ns)):
         records.put(record(number, at_ns))
-    records.flush()
+    records.flush(later_ns)
     records.keep({record(1).container_id}, later_ns)
     again = HookRecords(tmp_path, 7)
     again.load()
@@ -147,7 +147,7 @@ def test_a_torn_line_loses_nothing_before_it(tmp_path: Path) -> None:
     records = HookRecords(tmp_path, 0)
     records.load()
     records.put(record(1, state="repaired", route="nri", after_ms=900))
-    records.flush()
+    records.flush(0)
     with (tmp_path / hook_records.FILE).open("ab") as file:
         file.write(msgspec.json.encode(record(2))[:30])
     again = HookRecords(tmp_path, 0)
@@ -191,3 +191,66 @@ def test_a_container_that_the_runtime_lists_before_it_has_a_cgroup_has_not_ended
     machine.files.put("cpu.shares", f"{BE}/{cid}", "2048")
     machine.run_cycle(**LOAD)
     assert state(machine, cid) == ("repaired", "nri", ("BatchResource",))
+
+
+def test_a_repair_ends_although_the_rules_change_meanwhile(machine: ManagedNode) -> None:
+    answered = False
+    machine.qos_manager.runtime_side = RuntimeSide(lambda: answered)
+    machine.run_cycle(**LOAD)
+    assert machine.hooked[CID["be"]].failed == {"BatchResource": BEING_SET}
+    machine.slo(resourceUsedThresholdWithBE={"enable": True, "cpuSuppressPolicy": "cfsQuota"})  # no quota of its own
+    machine.run_cycle(**LOAD)
+    assert machine.qos_manager.hook_records.expected[CID["be"]].values.quota_us == -1
+    answered = True
+    machine.run_cycle(**LOAD)
+    assert state(machine, CID["be"]) == ("repaired", "reconciler", ("BatchResource",))
+
+
+def test_new_rules_keep_what_is_known_of_hooks_at_the_creation(machine: ManagedNode) -> None:
+    machine.qos_manager.runtime_side = RuntimeSide(lambda: False)
+    machine.run_cycle(**LOAD)
+    expected, cid = machine.qos_manager.hook_records.expected, CID["be"]
+    known = replace(expected[cid].record, hooks=("GPUEnvInject", "OOMScoreAdj"), failed={"RDMADeviceInject": "no"})
+    expected[cid] = expected[cid]._replace(record=known)
+    machine.pods(BATCH, WEB)
+    machine.run_cycle(**LOAD)
+    assert expected[cid].record.hooks == ("BatchResource", "GPUEnvInject")
+    assert expected[cid].record.failed == {"RDMADeviceInject": "no"}
+
+
+def test_behind_a_proxy_a_container_that_ended_unseen_is_not_taken_for_one_without_hooks(tmp_path: Path) -> None:
+    machine = ManagedNode(tmp_path, 1)
+    machine.qos_manager.runtime_side = RuntimeSide(follows_ends=False)
+    machine.run_cycle(**LOAD)
+    log_of(tmp_path, "be_default_c", "0" * 64, "be")
+    machine.pods(BATCH, WEB)
+    machine.run_cycle(**LOAD)
+    assert machine.hooked.keys() == set(CID.values())
+
+
+def test_records_that_cannot_be_written_are_tried_again_once_a_minute_and_then_appended(tmp_path: Path) -> None:
+    minute_ns, file = hook_records.RETRY_INTERVAL_NS, tmp_path / "state" / hook_records.FILE
+    file.parent.write_text("in the way")
+    records = HookRecords(file.parent, 0)
+    records.load()
+    file.parent.unlink()
+    records.put(record(1))
+    records.flush(minute_ns - 1)
+    assert not file.exists()
+    records.flush(minute_ns)
+    assert len(file.read_bytes().splitlines()) == 2
+    records.put(record(2))
+    records.flush(minute_ns + 1)
+    again = HookRecords(file.parent, 0)
+    again.load()
+    assert record(1).container_id in again
+    assert record(2).container_id in again
+    file.unlink()
+    file.mkdir()  # an append fails too, and the next attempt is a minute later
+    records.put(record(3))
+    records.flush(2 * minute_ns)
+    file.rmdir()
+    records.flush(3 * minute_ns - 1)
+    assert not file.exists()
+    records.flush(3 * minute_ns)
+    assert len(file.read_bytes().splitlines()) == 4
