@@ -5,7 +5,7 @@ A call keeps its deadline, its metadata and the runtime's error with code, text 
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -23,6 +23,8 @@ OPTIONS = (
     ("grpc.max_receive_message_length", -1),  # the limits are those of kubelet and runtime
     ("grpc.max_send_message_length", -1),
 )
+AHEAD_S = 0.02
+"""Seconds for which a request of a stream is waited for before the runtime is called: most calls have a single one."""
 _OWN_METADATA = ("user-agent", "te", "content-type")
 
 
@@ -57,16 +59,19 @@ class CriProxy(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio has no t
         if method.startswith(CRI_V1):
 
             async def single(request: bytes, context: Any) -> AsyncIterator[bytes]:
-                # One request and its end are one write, which a runtime without the method cannot cut in two.
-                started = self._runtime.unary_stream(method)(request, **_forwarded(context))
-                async for answer in _answers(started, context):
+                async for answer in self._single(method, request, context):
                     yield answer
 
             return grpc.unary_stream_rpc_method_handler(single)
 
         async def stream(requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+            ahead = await _read_ahead(requests)
+            if (only := _only_one(ahead)) is not None:
+                async for answer in self._single(method, only, context):
+                    yield answer
+                return
             started = self._runtime.stream_stream(method)(**_forwarded(context))
-            sending = asyncio.create_task(_send(requests, started))
+            sending = asyncio.create_task(_send(_all_of(ahead, requests), started))
             try:
                 async for answer in _answers(started, context):
                     yield answer
@@ -76,6 +81,12 @@ class CriProxy(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio has no t
                     await sending
 
         return grpc.stream_stream_rpc_method_handler(stream)
+
+    async def _single(self, method: str, request: bytes, context: Any) -> AsyncIterator[bytes]:
+        """Passes one request: it and its end are one write, which a runtime without the method cannot cut in two."""
+        started = self._runtime.unary_stream(method)(request, **_forwarded(context))
+        async for answer in _answers(started, context):
+            yield answer
 
     async def _hooked(self, method: str, call: HookedCall, data: bytes, context: Any) -> bytes:
         """Carries out a call with its hooks; without them where its pod or container is not known."""
@@ -161,6 +172,44 @@ async def _answers(call: Any, context: Any) -> AsyncIterator[bytes]:
         await _abort(context, error)
     if trailing := await call.trailing_metadata():
         context.set_trailing_metadata(tuple(trailing))
+
+
+async def _next(requests: AsyncIterator[bytes]) -> bytes | None:
+    return await anext(requests, None)
+
+
+async def _read_ahead(requests: AsyncIterator[bytes]) -> list["asyncio.Task[bytes | None]"]:
+    """Reads up to two requests of a stream, AHEAD_S each; None is its end. The last one may still be under way."""
+    ahead: list[asyncio.Task[bytes | None]] = []
+    for _ in range(2):
+        ahead.append(asyncio.create_task(_next(requests)))
+        try:
+            await asyncio.wait(ahead[-1:], timeout=AHEAD_S)
+        except asyncio.CancelledError:
+            ahead[-1].cancel()
+            raise
+        if not ahead[-1].done() or ahead[-1].result() is None:
+            break
+    return ahead
+
+
+def _only_one(ahead: Sequence["asyncio.Task[bytes | None]"]) -> bytes | None:
+    """Returns the request of a stream that has ended after it."""
+    if len(ahead) == 2 and ahead[1].done() and ahead[1].result() is None:
+        return ahead[0].result()
+    return None
+
+
+async def _all_of(
+    ahead: Iterable["asyncio.Task[bytes | None]"], requests: AsyncIterator[bytes]
+) -> AsyncIterator[bytes]:
+    for each in ahead:
+        request = await each
+        if request is None:
+            return
+        yield request
+    async for request in requests:
+        yield request
 
 
 async def _send(requests: AsyncIterator[bytes], call: Any) -> None:
