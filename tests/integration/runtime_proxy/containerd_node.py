@@ -3,6 +3,7 @@
 containerd    a `ContainerdNode`, for all tests of one module
 """
 
+import asyncio
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -160,6 +161,19 @@ class Kubelet:
 
     async def container(self, method: str, container: str) -> bytes:
         return await self.call(method, message("ContainerRequest")(container_id=container))
+
+    async def remove(self, container: str) -> None:
+        """Removes a container that was stopped; again while the runtime has not noted its end, as a kubelet does."""
+        async with asyncio.timeout(20):
+            while True:
+                try:
+                    await self.container("RemoveContainer", container)
+                except grpc.aio.AioRpcError as error:
+                    if "still running" not in (error.details() or ""):
+                        raise
+                    await asyncio.sleep(0.1)
+                else:
+                    return
 
     async def sandbox(self, method: str, sandbox: str) -> bytes:
         return await self.call(method, message("PodSandboxRequest")(pod_sandbox_id=sandbox))

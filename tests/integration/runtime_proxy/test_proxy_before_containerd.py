@@ -160,7 +160,7 @@ async def test_a_container_starts_with_the_values_of_its_hooks(proxy: Proxy, hoo
         assert seen.container_id == sandbox
         events.cancel()
         await kubelet.container("StopContainer", container)
-        await kubelet.container("RemoveContainer", container)
+        await kubelet.remove(container)
         await kubelet.sandbox("StopPodSandbox", sandbox)
         await kubelet.sandbox("StopPodSandbox", sandbox)  # a kubelet repeats it
         await kubelet.sandbox("RemovePodSandbox", sandbox)
