@@ -1,16 +1,27 @@
 """Fields of a JSON document that its type does not have: decoders pass over them, so a typing error sets nothing."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import inspect
 
 from shared.closest_name import did_you_mean
 
 
-def unknown_fields(kind: Any, document: Any) -> Iterator[str]:
-    """Yields path and closest spelling of each field that is passed over, as `nodeConfigs[0].enabel; perhaps 'enable' is
-    meant`.
+class UnknownField(NamedTuple):
+    """A field that is passed over.
+
+    Attributes:
+        path: in the document, such as `nodeConfigs[0].enabel`.
+        meant: `; perhaps 'enable' is meant`; empty where no known field is close.
+    """
+
+    path: str
+    meant: str
+
+
+def unknown_fields(kind: Any, document: Any) -> Iterator[UnknownField]:
+    """Yields each field that is passed over.
 
     Args:
         kind: the type into which the document is decoded.
@@ -19,7 +30,7 @@ def unknown_fields(kind: Any, document: Any) -> Iterator[str]:
     return _unknown(inspect.type_info(kind), document, "")
 
 
-def _unknown(info: Any, value: Any, path: str) -> Iterator[str]:
+def _unknown(info: Any, value: Any, path: str) -> Iterator[UnknownField]:
     if isinstance(info, inspect.StructType) and isinstance(value, dict):
         fields = {field.encode_name: field.type for field in info.fields}
         for name, inner in value.items():
@@ -27,7 +38,7 @@ def _unknown(info: Any, value: Any, path: str) -> Iterator[str]:
             if name in fields:
                 yield from _unknown(fields[name], inner, where)
             else:
-                yield where + did_you_mean(name, fields)
+                yield UnknownField(where, did_you_mean(name, fields))
     elif isinstance(info, inspect.UnionType):
         for each in info.types:
             if isinstance(each, inspect.StructType | inspect.CollectionType | inspect.DictType):

@@ -75,8 +75,8 @@ def reservation_fault(text: str) -> str:
         parse_cpus(reservation.reserved_cpus)
     except BadCpuList as error:
         return f"reservedCPUs cannot be read, and the amount of cpu counts: {error}"
-    path, _, meant = next(unknown_fields(_Reservation, msgspec.json.decode(text)), "").partition("; ")
-    return path and f"{path} has no effect{f'; {meant}' if meant else ''}"
+    field = next(unknown_fields(_Reservation, msgspec.json.decode(text)), None)
+    return f"{field.path} has no effect{field.meant}" if field else ""
 
 
 def _read(text: str) -> tuple[_Reservation, dict[str, int]]:

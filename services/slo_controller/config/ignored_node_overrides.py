@@ -24,8 +24,7 @@ def ignored_overrides(node: Metadata) -> Iterator[str]:
             yield f"annotation {ANNOTATION} cannot be read, and is ignored: {field_fault(error)}"
         else:
             for field in unknown_fields(ColocationStrategy, msgspec.json.decode(text)):
-                path, _, meant = field.partition("; ")
-                yield f"annotation {ANNOTATION}: {path} has no effect{f'; {meant}' if meant else ''}"
+                yield f"annotation {ANNOTATION}: {field.path} has no effect{field.meant}"
     for label in RATIO_LABELS:
         if fault := ratio_fault((node.labels or {}).get(label)):
             yield f"label {label} {fault}"

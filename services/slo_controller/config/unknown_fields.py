@@ -43,10 +43,8 @@ def unknown_in(texts: Mapping[str, str]) -> Iterator[str]:
         except msgspec.DecodeError:
             continue
         for field in unknown_fields(DOCUMENTS.get(key), document) if key in DOCUMENTS else ():
-            path, _, close = field.partition("; ")
-            yield f"{key}: {path} {_WITHOUT}" + (f"; {close}" if close else "")
+            yield f"{key}: {field.path} {_WITHOUT}{field.meant}"
         typed = decoded(key, text) if key in DOCUMENTS and text else None
         if typed is not None and not isinstance(typed, Problem):
-            for path, what in unknown_words(typed, DEFAULTED):
-                found, _, remedy = what.partition("; ")
-                yield f"{key}: {path} {found}, which {_WITHOUT}; {remedy}"
+            for word in unknown_words(typed, DEFAULTED):
+                yield f"{key}: {word.path} {word.found}, which {_WITHOUT}; {word.remedy}"

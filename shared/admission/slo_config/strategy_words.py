@@ -7,6 +7,7 @@ Source: spec/api.md 1.2, 1.3, 5.5; upstream apis/slo/v1alpha1, apis/extension.
 """
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from shared.admission.slo_config.strategy_bounds import fields_of
 from shared.domain.priority import Priority
@@ -54,22 +55,31 @@ DEFAULTED: Words = {
 """Type -> field -> the known texts; another one counts as the default."""
 
 
+class UnknownWord(NamedTuple):
+    """A text that is none of the known ones: where it is, what it is, and what to do."""
+
+    path: str
+    found: str
+    remedy: str
+
+
 def unknown_word(part: Part) -> tuple[str, str] | None:
     """Returns the first text that must not be: (path, what to do); None without one."""
-    return next(unknown_words(part, REFUSED), None)
+    word = next(unknown_words(part, REFUSED), None)
+    return word and (word.path, f"{word.found}; {word.remedy}")
 
 
-def unknown_words(part: Part, known: Words) -> Iterator[tuple[str, str]]:
-    """Yields the unknown texts in a part and the parts in it: (path, what to do). Empty texts are left out."""
+def unknown_words(part: Part, known: Words) -> Iterator[UnknownWord]:
+    """Yields the unknown texts in a part and the parts in it. Empty texts are left out."""
     words = next((known[base] for base in type(part).__mro__ if base in known), {})
     fields = fields_of(part)
     for name, texts in words.items():
         if (found := fields[name]) and found not in texts:
-            yield name, f"is {found!r}; give {'one of ' if len(texts) > 1 else ''}{', '.join(texts)}"
+            yield UnknownWord(name, f"is {found!r}", f"give {'one of ' if len(texts) > 1 else ''}{', '.join(texts)}")
     for name, value in fields.items():
         for place, inner in _parts_in(name, value):
-            for path, text in unknown_words(inner, known):
-                yield f"{place}.{path}", text
+            for word in unknown_words(inner, known):
+                yield word._replace(path=f"{place}.{word.path}")
 
 
 def _parts_in(name: str, value: object) -> Iterator[tuple[str, Part]]:
