@@ -13,8 +13,9 @@ from services.gateway.kube_api.decoding import API_TYPES, Decoder, status_of
 from services.gateway.webhooks import admission_review
 from services.node_agent.hook_server.hook_answers import HookAnswers
 from services.node_agent.nri import frames
+from services.node_agent.nri.hooked_requests import NodeCgroups
 from services.node_agent.nri.messages import PLUGIN, CreateContainerRequest
-from services.node_agent.nri.plugin import NodeCgroups, NriPlugin
+from services.node_agent.nri.plugin import NriPlugin
 from services.node_agent.pod_resources.allocated_devices import ListPodResourcesResponse, with_allocated_devices
 from services.node_agent.runtime_hooks import gpu_environment
 from services.node_agent.runtime_hooks.batch_resource import SPEC

@@ -5,23 +5,20 @@ Each is a function of the request and of what is in memory, but for the files of
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
 
 from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups
-from services.node_agent.collectors.interference_gauges import Gauge
+from services.node_agent.nri.hooked_requests import Allocations, BadRequest, HookedRequests, NodeCgroups
 from services.node_agent.nri.messages import PodSandbox
-from services.node_agent.nri.plugin import Allocations, BadRequest, NodeCgroups
-from services.node_agent.nri.pods_of_requests import container_context, kube_qos, requested_pod
 from services.node_agent.qos_manager.enforcers.hook_audit import StartOnly
 from services.node_agent.runtime_hooks import hook_stages
-from services.node_agent.runtime_hooks.cgroup_hooks import CGROUP_HOOKS, HookedContainer, container_values, pod_values
+from services.node_agent.runtime_hooks.cgroup_hooks import CGROUP_HOOKS, HookedContainer, container_values
 from services.node_agent.runtime_hooks.container_hooks import Adjustment, Hook, HookFailed, HookResults, run_hooks
 from services.node_agent.runtime_hooks.hook_records import short
-from services.node_agent.runtime_hooks.hook_values import NO_VALUES, HookValues
-from shared.kube.pod import Pod
+from services.node_agent.runtime_hooks.hook_values import HookValues
 from shared.runtime_hooks.messages import (
     ContainerResourceHookRequest,
     ContainerResourceHookResponse,
@@ -42,11 +39,10 @@ class Answered(NamedTuple):
     failed: Mapping[str, str]
 
 
-class HookAnswers:
+class HookAnswers(HookedRequests):
     """The hooks of the node for a runtime proxy.
 
     Attributes:
-        applied, failed: number of containers by hook that changed them, or could not.
         stages: at which a hook may run, and which are answered.
     """
 
@@ -65,11 +61,8 @@ class HookAnswers:
             hooks: of containers that are created, by name.
             disabled: stages at which no hook runs.
         """
-        self.applied = dict.fromkeys(hooks, 0)
-        self.failed = 0
+        super().__init__(hooks, allocations, cgroups, stop_at_failure=stop_at_failure)
         self._created: dict[tuple[str, str], Answered] = {}
-        self._hooks, self._allocations, self._stop_at_failure = hooks, allocations, stop_at_failure
-        self._cgroups = cgroups
         stages = {hook_stages.CREATE_CONTAINER: self._create_container}
         if hooks.keys() & CGROUP_HOOKS.keys():
             stages[hook_stages.RUN_POD_SANDBOX] = self._run_pod_sandbox
@@ -106,30 +99,9 @@ class HookAnswers:
             return found
         return {name: reason for name, reason in found.items() if name not in answered.applied} | dict(answered.failed)
 
-    def gauges(self) -> Iterator[Gauge]:
-        """Yields the numbers of containers."""
-        for name, count in self.applied.items():
-            yield Gauge("koord_node_agent_hooked_containers", {"hook": name}, count)
-        yield Gauge("koord_node_agent_hook_failures", {}, self.failed)
-
     def _run_pod_sandbox(self, request: Any) -> Any:
         """Sets the values of a new pod's cgroup, which the kubelet has made."""
-        pod, rules = (
-            _sandbox(request, request.labels, request.annotations, request.cgroup_parent),
-            self._cgroups.rules(),
-        )
-        subject = self._subject(pod)
-        computed = pod_values(subject, rules)
-        context = container_context(pod, subject, self._allocations(pod.uid))
-        self._count(
-            HookResults(failures=tuple(HookFailed(each.hook, context, each.reason) for each in computed.failures))
-        )
-        values = computed.values if rules.identities.enabled else computed.values._replace(bvt=None)
-        if values != NO_VALUES and not self._cgroups.write(pod.uid, kube_qos(pod), values):
-            log.warning(
-                "values of a new pod's cgroup are not set; they are tried again every few seconds",
-                extra={"pod": context.pod},
-            )
+        values = self._set_new_pod(_sandbox(request, request.labels, request.annotations, request.cgroup_parent))
         response = PodSandboxHookResponse(
             labels=dict(request.labels),
             annotations=dict(request.annotations),
@@ -142,7 +114,7 @@ class HookAnswers:
 
     def _create_container(self, request: Any) -> Any:
         pod = _sandbox(request, request.pod_labels, request.pod_annotations, request.pod_cgroup_parent)
-        context = container_context(pod, self._subject(pod), self._allocations(pod.uid))._replace(
+        context = self._context(pod)._replace(
             container=request.container_meta.name, quota_us=request.container_resources.cpu_quota
         )
         results = run_hooks(self._hooks, context, stop_at_failure=self._stop_at_failure)
@@ -174,23 +146,6 @@ class HookAnswers:
         computed = container_values(self._subject(pod), container, self._cgroups.rules(), update=True)
         _set_resources(response.container_resources, computed.values)
         return response
-
-    def _subject(self, pod: Any) -> Pod:
-        return self._cgroups.pod(pod.uid) or requested_pod(pod)
-
-    def _count(self, results: HookResults) -> None:
-        """Counts and logs the results for a pod or container.
-
-        Raises:
-            HookFailed: one failed, and the policy is `Fail`.
-        """
-        for name in results.applied:
-            self.applied[name] += 1
-        self.failed += bool(results.failures)
-        for failure in results.failures:
-            log.warning("a hook is not applied to a container", extra={"why": str(failure)})
-        if results.failures and self._stop_at_failure:
-            raise results.failures[0]
 
 
 def _sandbox(request: Any, labels: Mapping[str, str], annotations: Mapping[str, str], parent: str) -> Any:

@@ -8,7 +8,8 @@ from typing import NamedTuple
 from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups
 from services.node_agent.devices.rdma_char_devices import RdmaCharDevices
 from services.node_agent.nri.client import NriClient
-from services.node_agent.nri.plugin import Allocations, NodeCgroups, NriPlugin
+from services.node_agent.nri.hooked_requests import Allocations, NodeCgroups
+from services.node_agent.nri.plugin import NriPlugin
 from services.node_agent.qos_manager.enforcers.hook_audit import RuntimeSide, StartOnly
 from services.node_agent.qos_manager.qos_manager import QosManager
 from services.node_agent.runtime_hooks import gpu_environment, rdma_devices

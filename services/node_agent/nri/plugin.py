@@ -7,20 +7,19 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from google.protobuf.message import DecodeError
 from msgspec.structs import replace
 
 from services.node_agent.collectors.interference_gauges import Gauge
 from services.node_agent.nri import messages
+from services.node_agent.nri.hooked_requests import NO_CGROUPS, Allocations, BadRequest, HookedRequests, NodeCgroups
 from services.node_agent.nri.pods_of_requests import (
     adjustment_message,
-    container_context,
     has_adjustment,
     has_values,
     kube_qos,
-    requested_pod,
     resources_message,
 )
 from services.node_agent.runtime_hooks import hook_stages
@@ -28,50 +27,19 @@ from services.node_agent.runtime_hooks.cgroup_hooks import (
     CGROUP_HOOKS,
     HookedContainer,
     container_values,
-    pod_values,
     without_identity,
 )
 from services.node_agent.runtime_hooks.container_hooks import (
     BindMount,
-    ContainerContext,
     Hook,
-    HookFailed,
-    HookResults,
     run_hooks,
 )
 from services.node_agent.runtime_hooks.hook_records import START_ONLY, Expected, HookRecords, short, state_of
-from services.node_agent.runtime_hooks.hook_rules import HookRules
 from services.node_agent.runtime_hooks.hook_values import NO_VALUES, HookValues
 from shared.agents.actions import ContainerHooks
 from shared.errors import KoordError
-from shared.kube.pod import Pod
 
 log = logging.getLogger(__name__)
-
-Allocations = Callable[[str], Mapping[str, str] | None]
-"""From a pod's uid to its allocations as the scheduler decided them; None for a pod that is not known yet."""
-
-
-class NodeCgroups(NamedTuple):
-    """The node's side of hooks that set values of cgroups, all in memory but for the files of new pods.
-
-    Attributes:
-        pod: from a uid to the pod as the agent received it; None for one that is not known yet.
-        rules: in force now.
-        write: writes values of a new pod, by uid and Kubernetes class; reports whether they are in place.
-        write_identity: writes `cpu.bvt_warp_ns` of a container that is created and not started, by uid, class and id;
-            None where the runtime sets it, or this kernel has none.
-        folder: from the same to the pod's cgroup, relative to a controller's root; empty before there is one.
-    """
-
-    pod: Callable[[str], Pod | None] = lambda _: None
-    rules: Callable[[], HookRules] = HookRules
-    write: Callable[[str, str, HookValues], bool] = lambda *_: False
-    folder: Callable[[str, str], str] = lambda *_: ""
-    write_identity: Callable[[], Callable[[str, str, str, int], None] | None] = lambda: None
-
-
-NO_CGROUPS = NodeCgroups()
 
 
 class UnknownMethod(KoordError):
@@ -81,19 +49,11 @@ class UnknownMethod(KoordError):
         super().__init__(f"{service}/{method} is not served by this plugin")
 
 
-class BadRequest(KoordError):
-    """A request that cannot be decoded."""
-
-    def __init__(self, method: str, reason: str) -> None:
-        super().__init__(f"the request of {method} cannot be decoded: {reason}")
-
-
-class NriPlugin:
+class NriPlugin(HookedRequests):
     """The agent as the runtime sees it.
 
     Attributes:
         runtime: name and version of the runtime that configured it last.
-        applied, failed: number of containers by hook that changed them, or could not.
         repaired: number of containers that had started without the values of their hooks.
     """
 
@@ -114,12 +74,10 @@ class NriPlugin:
             records: of containers, which this plugin adds to.
             disabled: stages at which no hook runs.
         """
+        super().__init__(hooks, allocations, cgroups, stop_at_failure=stop_at_failure)
         self.runtime = ""
-        self.applied = dict.fromkeys(hooks, 0)
-        self.failed = 0
         self.repaired = 0
-        self._hooks, self._allocations, self._stop_at_failure = hooks, allocations, stop_at_failure
-        self._cgroups, self._disabled, self._records = cgroups, disabled, records
+        self._disabled, self._records = disabled, records
         self._sandboxes: dict[str, Any] = {}
         """Pods of a synchronization by the id of their sandbox, and its updates: it may come in parts."""
         self._updates: list[Any] = []
@@ -261,18 +219,7 @@ class NriPlugin:
 
     def _run_pod_sandbox(self, request: Any) -> Any:
         """Sets the values of a new pod's cgroup, which the kubelet has made."""
-        pod, rules = request.pod, self._cgroups.rules()
-        computed = pod_values(self._subject(pod), rules)
-        failures = tuple(HookFailed(each.hook, self._context(pod), each.reason) for each in computed.failures)
-        self._count(HookResults(failures=failures))
-        if failures and self._stop_at_failure:
-            raise failures[0]
-        values = computed.values if rules.identities.enabled else computed.values._replace(bvt=None)
-        if values != NO_VALUES and not self._cgroups.write(pod.uid, kube_qos(pod), values):
-            log.warning(
-                "values of a new pod's cgroup are not set; they are tried again every few seconds",
-                extra={"pod": f"{pod.namespace}/{pod.name}"},
-            )
+        self._set_new_pod(request.pod)
         return messages.Empty()
 
     def _create_container(self, request: Any) -> Any:
@@ -281,8 +228,6 @@ class NriPlugin:
         context = self._context(request.pod)._replace(container=container.name, quota_us=quota_us)
         results = run_hooks(self._hooks, context, stop_at_failure=self._stop_at_failure)
         self._count(results)
-        if results.failures and self._stop_at_failure:
-            raise results.failures[0]
         for mount in results.adjustment.mounts:
             if mount.scratch:
                 _make_scratch(mount)
@@ -303,29 +248,14 @@ class NriPlugin:
     def _values_of(self, pod: Any, container: HookedContainer) -> HookValues:
         return container_values(self._subject(pod), container, self._cgroups.rules(), update=True).values
 
-    def _subject(self, pod: Any) -> Pod:
-        return self._cgroups.pod(pod.uid) or requested_pod(pod)
-
-    def _context(self, pod: Any) -> ContainerContext:
-        return container_context(pod, self._subject(pod), self._allocations(pod.uid))
-
     def flush(self) -> None:
         """Keeps the records that are new over the end of the agent."""
         self._records.flush(time.time_ns())
 
     def gauges(self) -> Iterator[Gauge]:
         """Yields the numbers of containers."""
-        for name, count in self.applied.items():
-            yield Gauge("koord_node_agent_hooked_containers", {"hook": name}, count)
-        yield Gauge("koord_node_agent_hook_failures", {}, self.failed)
+        yield from super().gauges()
         yield Gauge("koord_node_agent_hook_repairs", {}, self.repaired)
-
-    def _count(self, results: HookResults) -> None:
-        for name in results.applied:
-            self.applied[name] += 1
-        self.failed += bool(results.failures)
-        for failure in results.failures:
-            log.warning("a hook is not applied to a container", extra={"why": str(failure)})
 
 
 def _update(container: Any, values: HookValues, before: Any) -> Any:

@@ -18,7 +18,7 @@ import pytest
 from cli.processes.child_process import Process
 from services.node_agent.hook_server.hook_answers import HookAnswers
 from services.node_agent.hook_server.hook_server import REGISTRATION, HookServer
-from services.node_agent.nri.plugin import NodeCgroups
+from services.node_agent.nri.hooked_requests import NodeCgroups
 from services.node_agent.runtime_hooks.batch_resource import BatchRule
 from services.node_agent.runtime_hooks.cgroup_hooks import CGROUP_HOOKS, as_hook
 from services.node_agent.runtime_hooks.hook_rules import HookRules

@@ -14,7 +14,7 @@ import pytest
 from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups
 from services.node_agent.hook_server.hook_answers import HookAnswers
 from services.node_agent.hook_server.hook_server import REGISTRATION, HookServer
-from services.node_agent.nri.plugin import BadRequest, NodeCgroups
+from services.node_agent.nri.hooked_requests import BadRequest, NodeCgroups
 from services.node_agent.qos_manager.strategies.pod_containers import NodePod
 from services.node_agent.runtime_hooks.batch_resource import BatchRule
 from services.node_agent.runtime_hooks.cgroup_hooks import CGROUP_HOOKS, as_hook

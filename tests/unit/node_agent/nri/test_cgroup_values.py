@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from services.node_agent.nri import messages
-from services.node_agent.nri.plugin import NodeCgroups, NriPlugin
+from services.node_agent.nri.hooked_requests import NodeCgroups
+from services.node_agent.nri.plugin import NriPlugin
 from services.node_agent.runtime_hooks.batch_resource import BatchRule
 from services.node_agent.runtime_hooks.cgroup_hooks import CGROUP_HOOKS, as_hook
 from services.node_agent.runtime_hooks.container_hooks import Adjustment, ContainerContext, HookFailed

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from services.node_agent.nri import messages
+from services.node_agent.nri.hooked_requests import BadRequest
 from services.node_agent.nri.node_hooks import KnownPods
-from services.node_agent.nri.plugin import BadRequest, NriPlugin, UnknownMethod
+from services.node_agent.nri.plugin import NriPlugin, UnknownMethod
 from services.node_agent.runtime_hooks.container_hooks import (
     Adjustment,
     BindMount,
