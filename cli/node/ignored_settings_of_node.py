@@ -1,4 +1,4 @@
-"""Annotations and labels of a node that nothing reads as they are written, whichever service they are for."""
+"""Annotations and labels of a node that have no effect as they are written, for every service that reads nodes."""
 
 from collections.abc import Iterator
 

@@ -50,8 +50,8 @@ def trouble_lines(found: Iterable[GatewayTrouble | None]) -> Iterator[str]:
 
 
 def scheduler_lines(responds: Collection[bool]) -> Iterator[str]:
-    """Yields a line where no scheduler responds: one that hangs decides nothing, and what the log says about a pod that
-    waits is what was true before.
+    """Yields a line if no scheduler responds. A scheduler that hangs decides nothing, so what the log has about a waiting
+    pod may be out of date.
 
     Args:
         responds: of each scheduler whose address is known.

@@ -42,9 +42,9 @@ def _cluster_name(context: click.Context, _parameter: click.Parameter, name: str
 
 
 def unused_namespace(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the option `-n` to a command whose kind has no namespaces.
+    """Adds the option `-n` to a command whose objects belong to no namespace.
 
-    As with kubectl it has no effect; a note on stderr says so.
+    The option has no effect, as in kubectl; a note on stderr reports that.
     """
     option = click.option("-n", "--namespace", hidden=True, expose_value=False, callback=_note_unused_namespace)
     return option(command)

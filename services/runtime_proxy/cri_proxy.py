@@ -213,7 +213,7 @@ async def _all_of(
 
 
 async def _send(requests: AsyncIterator[bytes], call: Any) -> None:
-    """Sends a stream of requests; a call that has ended says why to those who read its answers."""
+    """Sends a stream of requests. If the call ends meanwhile, the reader of its answers gets the error."""
     with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.UsageError):
         async for request in requests:
             await call.write(request)

@@ -26,7 +26,7 @@ class HookRefused(KoordError):
 
 
 class _Failed(Exception):
-    """A server did not answer as it must; the text says how."""
+    """A server did not answer, or its answer cannot be used; the text is the reason."""
 
 
 class _Unreachable(_Failed):

@@ -39,7 +39,7 @@ class KnownContainers:
             del self.containers[key]
 
     def restore(self, pods: Any, containers: Any) -> None:
-        """Adds what the runtime lists. It tells neither cgroup parents nor resources nor variables.
+        """Adds the pods and containers that the runtime lists. Its lists have no cgroup parents, resources or variables.
 
         Args:
             pods: a ListPodSandboxResponse.

@@ -1,4 +1,4 @@
-"""What the requests of a container runtime and those of a proxy before it have in common: the node's hooks and cgroups,
+"""The common part of the requests of a container runtime and of those of a proxy before it: the node's hooks and cgroups,
 the values of a new pod, and the numbers of containers.
 """
 
@@ -51,7 +51,7 @@ class BadRequest(KoordError):
 
 
 class HookedRequests:
-    """The part of both.
+    """Runs the hooks of a node for requests; the NRI plugin and the hook server decode these, and build the answers.
 
     Attributes:
         applied, failed: number of containers by hook that changed them, or could not.
