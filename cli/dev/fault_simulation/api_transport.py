@@ -150,18 +150,16 @@ class ApiTransport:
             left = self._tokens.pop(token, None)
             if left is None:
                 raise Refused(410, "Expired", "the continue token is too old")
+            version = int(token.split("-")[1])  # all pages show the objects of the first one's version
         else:
+            version = self.server.version
             left = self.server.snapshot(target.resource)
             if target.resource in ESSENTIAL and self.drawn(("short",), writes=False):
                 left = self._newer_half(target.resource)
-        version, page, left = self.server.version, left[:limit], left[limit:]
-        more = ""
+        page, left, more = left[:limit], left[limit:], ""
         if left:
             more = f"t{len(self._tokens)}-{version}-{self._random.random()}"
             self._tokens[more] = left
-            version = int(token.split("-")[1]) if token else version
-        elif token:
-            version = int(token.split("-")[1])
         head = b'{"metadata":{"resourceVersion":"%d","continue":"%s"},"items":[' % (version, more.encode())
         return head + b",".join(page) + b"]}"
 
