@@ -12,6 +12,17 @@ from shared.bus.login import Login
 from shared.bus.unusable_bus import bus_remedy
 from shared.errors import KoordError
 
+
+def _is_no_error_of_a_command(record: logging.LogRecord) -> bool:
+    """Leaves out a line about a subject that the login may not use, or a bus that is away: a command ends with the error
+    of its request.
+    """
+    return record.msg not in (NOT_PERMITTED, NOT_REACHABLE)
+
+
+log = logging.getLogger(__name__)
+log.addFilter(_is_no_error_of_a_command)
+
 NOWHERE = "nats://127.0.0.1:1"
 """For an installation whose bus is not known: nothing answers there."""
 
@@ -49,15 +60,7 @@ def bus_of(url: str, name: str) -> Bus:
         BadLogin: the URL is none.
     """
     login = login_of(url)
-    logging.getLogger(Bus.__module__).addFilter(_is_no_error_of_a_command)
-    return Bus(url or NOWHERE, name=name, nkey=login.nkey, ca=login.ca)
-
-
-def _is_no_error_of_a_command(record: logging.LogRecord) -> bool:
-    """Leaves out a line about a subject that the login may not use, or a bus that is away: a command ends with the error
-    of its request.
-    """
-    return record.msg not in (NOT_PERMITTED, NOT_REACHABLE)
+    return Bus(url or NOWHERE, name=name, nkey=login.nkey, ca=login.ca, logger=log)
 
 
 async def require_gateway(postgres: str) -> None:

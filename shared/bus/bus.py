@@ -62,6 +62,7 @@ class Bus:
         nkey: str = "",
         ca: str = "",
         echo_interval_s: float = ECHO_INTERVAL_S,
+        logger: logging.Logger = log,
     ) -> None:
         self.dropped = 0
         self.unsent = 0
@@ -74,6 +75,7 @@ class Bus:
         self._failure: Exception | None = None  # the newest failure of the connection attempt
         self._denied: set[str] = set()
         self._requests: dict[str, set[asyncio.Task[Msg]]] = {}
+        self._log = logger
         self._name = name
         self._echo_interval_s = echo_interval_s
         self._pending_messages = pending_messages
@@ -272,7 +274,7 @@ class Bus:
                     self._login_refused, self.refused = False, ""
                 await self._echo(client, gone)
                 self._contact.failed("the connection was lost")
-                log.warning("bus lost its connection", extra={"url": self.login.server})
+                self._log.warning("bus lost its connection", extra={"url": self.login.server})
                 self.reconnects += 1
             except FAILURES as failed:
                 error = self._failure if isinstance(failed, nats.errors.NoServersError) else failed
@@ -280,9 +282,11 @@ class Bus:
                 self._login_refused = "authorization" in str(error).lower()
                 if self._login_refused and not self.refused.startswith("the login"):
                     self.refused = f"the login {self.login.user!r} is refused by {self.login.server}"
-                    log.error("the bus refuses the login", extra={"user": self.login.user, "url": self.login.server})  # noqa: TRY400
+                    self._log.error(
+                        "the bus refuses the login", extra={"user": self.login.user, "url": self.login.server}
+                    )
                 elif pause < 0.1:  # logged once an outage
-                    log.warning(NOT_REACHABLE, extra={"url": self.login.server, "error": repr(error)})
+                    self._log.warning(NOT_REACHABLE, extra={"url": self.login.server, "error": repr(error)})
             finally:
                 self._client = None
                 await abandon(client)
@@ -338,17 +342,17 @@ class Bus:
     def _responded(self, task: "asyncio.Task[None]") -> None:
         self._responding.discard(task)
         if not task.cancelled() and (error := task.exception()):
-            log.error("no response could be made to a request", exc_info=error)
+            self._log.error("no response could be made to a request", exc_info=error)
 
     async def _on_error(self, error: Exception) -> None:
         if isinstance(error, nats.errors.SlowConsumerError):
             self.dropped += 1
             if self.dropped.bit_count() == 1:  # the first, second, fourth ...
-                log.warning("bus drops messages that are not taken in time", extra={"dropped": self.dropped})
+                self._log.warning("bus drops messages that are not taken in time", extra={"dropped": self.dropped})
         elif violation := DENIED.search(str(error).lower()):
             self._deny(violation[1], violation[2])
         elif self._client is not None:
-            log.warning("bus error", exc_info=error)
+            self._log.warning("bus error", exc_info=error)
         else:  # `_keep` logs a failed connection
             self._failure = error
 
@@ -357,7 +361,7 @@ class Bus:
         self.violations += 1
         self.refused = f"{self.login.user} may not {'publish on' if verb == 'publish' else 'subscribe to'} {subject}"
         if (denied := f"{verb} {subject}") not in self._denied:
-            log.error(NOT_PERMITTED, extra={"user": self.login.user, "verb": verb, "subject": subject})
+            self._log.error(NOT_PERMITTED, extra={"user": self.login.user, "verb": verb, "subject": subject})
         self._denied |= {denied, subject} if verb == "publish" else {denied}
         for response in self._requests.get(subject, ()):
             response.cancel()

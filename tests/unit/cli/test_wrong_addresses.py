@@ -1,7 +1,6 @@
 """Addresses and folders that cannot be meant: one line that says what to give."""
 
 import json
-import logging
 import os
 import shutil
 import subprocess
@@ -11,6 +10,9 @@ from pathlib import Path
 import pytest
 import trustme
 from click.testing import CliRunner
+from nats.aio.client import Client
+from nats.aio.subscription import Subscription
+from nats.errors import SlowConsumerError
 
 from cli.bus_connection import bus_of
 from cli.commands.cluster import unread_rows
@@ -19,6 +21,7 @@ from cli.doctor.check_cluster import about_lists
 from cli.main import foreign_owner, koord
 from cli.supervisor.endpoints import Endpoints
 from cli.supervisor.system_folder import announced, taken
+from shared.bus import Bus
 from shared.bus.login import BadLogin, Login
 from shared.errors import KoordError
 from shared.file_replacement import replace_file
@@ -240,5 +243,14 @@ async def test_a_subject_that_a_login_may_not_use_is_one_error_and_no_line_besid
     await bus._on_error(RuntimeError('nats: permissions violation for publish to "koord.simulator.delete"'))
     assert bus.violations == 1
     assert caplog.text == ""
-    logging.getLogger(type(bus).__module__).warning("bus lost its connection")
-    assert "bus lost its connection" in caplog.text
+    await bus._on_error(SlowConsumerError("koord.events", "", 1, Subscription(Client())))
+    assert "bus drops messages" in caplog.text
+
+
+async def test_what_commands_leave_out_is_logged_for_a_service_of_the_same_process(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bus_of("nats://127.0.0.1:1", "koord dev")
+    service = Bus("nats://127.0.0.1:1", name="scheduler")
+    await service._on_error(RuntimeError('nats: permissions violation for publish to "koord.simulator.delete"'))
+    assert "the bus does not permit a subject" in caplog.text
