@@ -59,9 +59,10 @@ def plan_cycle(cache: CycleInputs, now_ns: int, batch_size: int) -> CyclePlan:
     cache.queue.advance(now_ns)
     number = cache.view.cycle + 1
     preparations = cache.preparations.settled(now_ns)
-    if released := (*cache.expired_holds(now_ns), *preparations.released):
+    released, lost = (*cache.expired_holds(now_ns), *preparations.released), cache.lost_nominations()
+    if released or lost:
         # The next cycle has their capacity.
-        return PlanInProgress().finished(number, cache.profiles)._replace(released=released)
+        return PlanInProgress().finished(number, cache.profiles)._replace(released=released, lost=lost)
     if not cache.queue and not preparations.ready and not cache.view.planned_starts:
         return PlanInProgress().finished(number, cache.profiles)
     cycle = _Cycle(cache, now_ns)

@@ -11,7 +11,7 @@ from typing import Any
 from services.scheduler.cache.cluster_cache import ClusterCache
 from services.scheduler.cache.network_domains import NetworkDomains
 from services.scheduler.cache.plugin_cache import PluginCache
-from services.scheduler.cycle.cycle_plan import ReleasedPod
+from services.scheduler.cycle.cycle_plan import LostNomination, ReleasedPod
 from services.scheduler.cycle.pods_waiting_for_pre_bind import Preparations
 from services.scheduler.framework.plugin_base import Plugin
 from services.scheduler.framework.profile import Profile
@@ -102,6 +102,19 @@ class CycleInputs(ClusterCache):
             )
             for pod in expired
         ]
+
+    def lost_nominations(self) -> tuple[LostNomination, ...]:
+        """Returns the nominated pods that are held back, such as those whose PodGroup was deleted: the capacity would be
+        kept for them in vain, for as long as nobody changes their gang.
+        """
+        lost: list[LostNomination] = []
+        for pod in self.nominated.values():
+            membership = self.queue.grouped(pod).membership
+            if (why := membership.held_back) is not None and not membership.keeps_nomination:
+                assert pod.pod_class is not None, "only pods that have been read are nominated"
+                texts = self.profiles[pod.pod_class.scheduler].texts
+                lost.append(LostNomination(pod, f"it is not tried at present: {texts.text(why.code, why.detail)}"))
+        return tuple(lost)
 
     def next_at_ns(self) -> int | None:
         """Returns the next time at which a pod moves in the queue, or loses a held node, without an event."""

@@ -45,6 +45,17 @@ class ReleasedPod(NamedTuple):
     withdrawn: tuple[Event, ...] = ()
 
 
+class LostNomination(NamedTuple):
+    """A nominated pod that is not tried any more until somebody changes its group.
+
+    Attributes:
+        reason: for people: why it is held back.
+    """
+
+    pod: PodRecord
+    reason: str
+
+
 class PlacedPod(NamedTuple):
     """A pod with a node.
 
@@ -116,6 +127,7 @@ class CyclePlan(NamedTuple):
         planned: the starts of waiting units that were planned, or ended.
         passes: uid of a pod -> as in PodPlaced.
         released: pods that lose the nodes that were held for them.
+        lost: pods that lose their nominations although no other pod wants the capacity.
         left_out: number of a unit of which pods were placed -> its other pods: beyond those that it needs, or without a
             node where those with one hold it.
     """
@@ -129,6 +141,7 @@ class CyclePlan(NamedTuple):
     charged_at: int = 0
     left_out: Mapping[int, tuple[PodRecord, ...]] = NOTHING_LEFT_OUT
     released: tuple[ReleasedPod, ...] = ()
+    lost: tuple[LostNomination, ...] = ()
     starts: Mapping[int, tuple[GangStart, ...]] = NO_STARTS
     planned: tuple[StartDecision, ...] = ()
     passes: Mapping[str, Mapping[str, str]] = PASSES_NOTHING

@@ -43,7 +43,7 @@ NOTHING_HELPS = "no pod leaves for it, and no further eviction would make room"
 
 def drafts_of(plan: CyclePlan) -> tuple[Draft, ...]:
     """Returns the events of a plan; none when it decides about no pod."""
-    if not plan.decisions and not plan.released and not plan.planned:
+    if not plan.decisions and not plan.released and not plan.lost and not plan.planned:
         return ()
     outcomes: list[PodOutcome] = []
     drafts: list[Draft] = []
@@ -68,6 +68,9 @@ def drafts_of(plan: CyclePlan) -> tuple[Draft, ...]:
     for released in plan.released:
         events = (_released(released), *released.withdrawn)
         drafts += [Draft(event, Cause("cluster", released.pod.since), released.pod.uid) for event in events]
+    for lost in plan.lost:
+        events_of_end = _nomination_ended(plan, lost.pod, lost.reason)
+        drafts += [Draft(event, Cause("cluster", lost.pod.since), lost.pod.uid) for event in events_of_end]
     drafts += [Draft(event) for event in _gangs_placed(plan)]
     drafts += [Draft(_start_planned(plan, decision)) for decision in plan.planned]
     decided = CycleDecided(

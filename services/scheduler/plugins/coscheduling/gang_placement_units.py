@@ -146,7 +146,7 @@ class GangGrouping(PodGrouping):
         if preparing := [other for other in settings.groups if other in self._preparing]:
             # A pod that were bound now would be one of a partial gang if the volumes of the others fail.
             words = f"gang {', '.join(preparing)} waits for the volumes of its placed pods"
-            return Membership("", Reason("GangIncomplete", words), changed_seq)
+            return Membership("", Reason("GangIncomplete", words), changed_seq, keeps_nomination=True)
         if self.is_satisfied_for_good(gang):
             return self._satisfied(settings.groups, changed_seq)
         released_seq = max((self._released.get(other, 0) for other in settings.groups), default=0)
