@@ -53,9 +53,9 @@ def impossible_of(view: SchedulerState, records: Iterable[PodRecord]) -> dict[st
 
 
 def missing_quota(view: SchedulerState, pod_class: PodClass) -> Iterator[str]:
-    """Yields that the quota of a pod's label does not exist, where a ledger writes: the pod counts in another one."""
+    """Yields that the quota of a pod's label does not exist: the pod counts in another one."""
     label = pod_class.labels.get(QUOTA_NAME, "")
-    if not view.quota.is_led or not label or label in (ROOT, *RESERVED) or view.quota.exists(label):
+    if not label or label in (ROOT, *RESERVED) or view.quota.exists(label):
         return
     counts, _ = view.quota.names.resolve(pod_class.namespace, {QUOTA_NAME: label})
     instead = f"the pod counts in {counts}" if counts else "the pod counts in none"

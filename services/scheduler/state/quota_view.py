@@ -16,7 +16,7 @@ from shared.domain.amounts import mask
 from shared.domain.quota_check_options import options_of
 from shared.domain.quota_lookup import QuotaLookup
 from shared.events import Event, RecordedEvent
-from shared.events.log import ConfigApplied, WriterStarted
+from shared.events.log import ConfigApplied
 from shared.events.quota import (
     BalancesOpened,
     PodAttached,
@@ -36,7 +36,7 @@ from shared.kube.elastic_quota import PREEMPTIBLE, QUOTA_NAME, RESERVED, ROOT, D
 from shared.kube.quantity import BadQuantity
 
 FOLDED: tuple[type[Event], ...] = (
-    WriterStarted, ConfigApplied, QuotaDeclared, QuotaUpdated, QuotaReparented, QuotaDeleted, QuotaRejected, PodAttached, PodCharged, PodChargeReverted,
+    ConfigApplied, QuotaDeclared, QuotaUpdated, QuotaReparented, QuotaDeleted, QuotaRejected, PodAttached, PodCharged, PodChargeReverted,
     PodResized, PodMoved, PodReleased, RuntimeRecomputed, BalancesOpened,
 )  # fmt: skip
 """Event types of the `quota` context that are folded."""
@@ -52,7 +52,6 @@ _WITHOUT_CHARGE = ("", ROOT, *RESERVED)
 class QuotaSnapshot(msgspec.Struct, frozen=True):
     """The view's part of a snapshot."""
 
-    is_led: bool
     rules: str
     observed: dict[str, DeclaredQuota]
     quotas: dict[str, DeclaredQuota]
@@ -65,7 +64,6 @@ class QuotaView(QuotaHeadroom):
     """The quotas as the scheduler knows them: a fold of the events of `quota`, and of the ElasticQuotas in `cluster`.
 
     Attributes:
-        is_led: a ledger has ever written; without one no pod is charged.
         pods: uid -> its entry in the ledger; pods_of: quota -> uids of its pods.
         freed: quota -> `quota` seq of the last event that may have released capacity in it.
         dirty: quotas and pods, by name and uid, that changed since the gate last read them.
@@ -74,7 +72,6 @@ class QuotaView(QuotaHeadroom):
 
     def __init__(self) -> None:
         super().__init__()
-        self.is_led = False
         self._rules_text = ""
         self.pods: dict[str, Entry] = {}
         self.pods_of: dict[str, dict[str, None]] = {}
@@ -130,8 +127,6 @@ class QuotaView(QuotaHeadroom):
                 self._rules_text, self.rules = text, options_of(text)
                 self.dirty.update(dict.fromkeys(self.names.quotas))
                 self._free_rejected(seq)  # they may count in the default group from now on
-            case WriterStarted():
-                self.is_led = True
             case BalancesOpened() as opened:
                 self._opened(record, opened)
             case _:
@@ -158,10 +153,8 @@ class QuotaView(QuotaHeadroom):
 
     def needs_charge(self, namespace: str, labels: Mapping[str, str]) -> bool:
         """Returns True when a pod needs a charge: by the quotas of the ledger, or by an ElasticQuota that it has yet to
-        read.
+        read: also before any ledger has run, since its first charge would come too late.
         """
-        if not self.is_led:
-            return False
         label = labels.get(QUOTA_NAME, "")
         quota, _ = self.names.resolve(namespace, {QUOTA_NAME: label})
         if quota not in _WITHOUT_CHARGE:
@@ -202,7 +195,6 @@ class QuotaView(QuotaHeadroom):
     def image(self) -> QuotaSnapshot:
         """Returns the view's part of a snapshot, names sorted."""
         return QuotaSnapshot(
-            self.is_led,
             self._rules_text,
             dict(sorted(self._observed.items())),
             dict(sorted(self.names.quotas.items())),
@@ -213,7 +205,7 @@ class QuotaView(QuotaHeadroom):
 
     def restore(self, image: QuotaSnapshot) -> None:
         """Restores the view from its part of a snapshot."""
-        self.is_led, self.runtimes, self.freed = image.is_led, image.runtimes, image.freed
+        self.runtimes, self.freed = image.runtimes, image.freed
         self._rules_text, self.rules = image.rules, options_of(image.rules) if image.rules else None
         self._observed = image.observed
         for quota in image.observed.values():

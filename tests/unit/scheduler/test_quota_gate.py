@@ -71,11 +71,9 @@ def refused(uid: str, saw_quota: int, *, code: str = EXCEEDED) -> PodRecord:
     return PodRecord(uid, observation=first_observation(1), attempts=1, decisions=Decisions(attempt=attempt))
 
 
-def test_only_pods_of_quotas_need_a_charge_and_none_without_a_ledger() -> None:
+def test_pods_of_quotas_need_a_charge_before_the_ledger_has_read_or_written_any() -> None:
     view = QuotaView()
     view.observe("x/a", {"metadata": {"name": "a", "namespace": "q"}})
-    assert not view.needs_charge("ns", LABELED)
-    append(view, WriterStarted(epoch=1, release="0"))
     assert view.needs_charge("ns", LABELED), "the ledger has still to declare what the cluster has"
     assert not view.needs_charge("ns", {})
     assert not view.needs_charge("ns", {QUOTA_NAME: "unknown"})
