@@ -92,15 +92,23 @@ def cluster(*, nodes: int, folder: Path | None, controllers: bool, scheduler: bo
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="Run the steps of this file instead of those that the seed draws.",
 )
+@click.option(
+    "--moves-pods",
+    is_flag=True,
+    help="Run a descheduler, and what it has to do, with every seed; otherwise with a quarter of them.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def simulate_faults(*, seeds: int, seed: int, processes: int | None, plan_file: Path | None, as_json: bool) -> None:
+def simulate_faults(
+    *, seeds: int, seed: int, processes: int | None, plan_file: Path | None, moves_pods: bool, as_json: bool
+) -> None:
     """Run the whole system in one process under simulated faults, once for each seed; exit with 1 on a violation."""
     try:
         from cli.dev.fault_simulation.report import simulate_and_print
     except ModuleNotFoundError as error:
         raise KoordError(f"{error}: install the extra, `pip install 'koordstream[all]'`") from error
     plan = plan_file.read_bytes() if plan_file else None
-    if not simulate_and_print(range(seed, seed + seeds), processes or os.cpu_count() or 1, plan, as_json=as_json):
+    numbers, side_by_side = range(seed, seed + seeds), processes or os.cpu_count() or 1
+    if not simulate_and_print(numbers, side_by_side, plan, moves_pods=moves_pods, as_json=as_json):
         raise SystemExit(1)
 
 

@@ -6,7 +6,14 @@ from collections.abc import Sequence
 import msgspec
 
 from cli.dev.fault_simulation.plan_cards import card_faults
-from cli.dev.fault_simulation.plan_migrations import gang_moves, migrations, only_a_waiting_gang, waiting_gang
+from cli.dev.fault_simulation.plan_migrations import (
+    IN_ALL,
+    USUAL,
+    gang_moves,
+    migrations,
+    only_a_waiting_gang,
+    waiting_gang,
+)
 from cli.dev.fault_simulation.plan_step import FAULTS_LAST_S, Step, fault_time, instant
 from cli.dev.fault_simulation.plan_workload import workload
 from cli.dev.fault_simulation.replica import SERVICES
@@ -52,8 +59,13 @@ def decode(text: str | bytes) -> Plan:
         ) from error
 
 
-def drawn(seed: int) -> Plan:
-    """Draws the plan of a seed."""
+def drawn(seed: int, *, moves_pods: bool = False) -> Plan:
+    """Draws the plan of a seed.
+
+    Args:
+        moves_pods: there is a descheduler, and what it has to do, in every world; otherwise in a quarter of them.
+    """
+    shares = IN_ALL if moves_pods else USUAL
     draw = random.Random(f"plan of {seed}")  # noqa: S311
     # Drawn apart, so that the other seeds have the histories that they had before.
     apart = random.Random(f"mistakes of {seed}")  # noqa: S311
@@ -61,10 +73,10 @@ def drawn(seed: int) -> Plan:
     steps = [*workload(seed, draw), *_faults(draw), *_mistakes(apart), *_second_system(second)]
     if any(step.do == "add-devices" for step in steps):
         steps += card_faults(random.Random(f"cards of {seed}"))  # noqa: S311
-    steps += migrations(random.Random(f"migrations of {seed}"))  # noqa: S311
+    steps += migrations(random.Random(f"migrations of {seed}"), shares)  # noqa: S311
     steps += gang_moves(random.Random(f"gang moves of {seed}"), steps)  # noqa: S311
     steps = waiting_gang(random.Random(f"waiting gangs of {seed}"), steps)  # noqa: S311
-    steps = only_a_waiting_gang(random.Random(f"large gangs of {seed}"), steps)  # noqa: S311
+    steps = only_a_waiting_gang(random.Random(f"large gangs of {seed}"), steps, shares)  # noqa: S311
     return tuple(sorted(steps, key=lambda step: step.at_s))
 
 

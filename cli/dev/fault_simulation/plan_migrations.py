@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -12,13 +13,27 @@ from cli.dev.fault_simulation.plan_step import Step, fault_time, faults_of, inst
 from cli.dev.fault_simulation.replica import DESCHEDULER, SERVICES
 
 ADD = "add-migrations"
-ONLY_A_GANG = 0.12
-"""Share of the worlds without other moves in which there is only a gang for which pods must leave."""
 
 
-def migrations(draw: random.Random) -> Iterator[Step]:
-    """Draws the moves of a world; most worlds have none."""
-    if draw.random() >= 0.15:
+class Shares(NamedTuple):
+    """Shares of the worlds in which pods are moved.
+
+    Attributes:
+        moves: in which a workload, clients and operators move pods.
+        only_a_gang: of the others, those in which there is only a gang for which pods must leave.
+    """
+
+    moves: float
+    only_a_gang: float
+
+
+USUAL = Shares(0.15, 0.12)
+IN_ALL = Shares(0.88, 1.0)
+
+
+def migrations(draw: random.Random, shares: Shares) -> Iterator[Step]:
+    """Draws the moves of a world."""
+    if draw.random() >= shares.moves:
         return
     yield Step(round(draw.random() * 2, 3), ADD, number=draw.randint(3, 5))
     for number in range(draw.choice((0, 1, 1, 2, 3))):
@@ -68,11 +83,11 @@ def waiting_gang(draw: random.Random, steps: Sequence[Step]) -> list[Step]:
     return [replace(added, what=DEFRAGMENT, number=3), *kept, *_gang_of_a_node(draw, (0, 0, 1))]
 
 
-def only_a_waiting_gang(draw: random.Random, steps: Sequence[Step]) -> list[Step]:
+def only_a_waiting_gang(draw: random.Random, steps: Sequence[Step], shares: Shares) -> list[Step]:
     """Draws for a part of the worlds without moves that nothing but two workloads and a gang is there, for which pods must
     leave a node, and few faults: in most of them moves admit the gang.
     """
-    if any(step.do == ADD for step in steps) or draw.random() >= ONLY_A_GANG:
+    if any(step.do == ADD for step in steps) or draw.random() >= shares.only_a_gang:
         return list(steps)
     found = [Step(round(draw.random() * 2, 3), ADD, what=DEFRAGMENT_ALONE, number=3), *_gang_of_a_node(draw, (0,))]
     found += (

@@ -10,9 +10,11 @@ from cli.dev.fault_simulation.run_seeds import Failure, Result, run
 from cli.dev.fault_simulation.run_world import simulate
 
 
-def simulate_and_print(seeds: Sequence[int], processes: int, plan: bytes | None, *, as_json: bool) -> bool:
+def simulate_and_print(
+    seeds: Sequence[int], processes: int, plan: bytes | None, *, moves_pods: bool, as_json: bool
+) -> bool:
     """Runs the seeds, or a given plan with the first of them. Returns whether no invariant was broken."""
-    result = run(seeds, processes) if plan is None else _of_plan(seeds[0], plans.decode(plan))
+    result = run(seeds, processes, moves_pods=moves_pods) if plan is None else _of_plan(seeds[0], plans.decode(plan))
     if as_json:
         click.echo(msgspec.json.encode(result).decode())
     else:

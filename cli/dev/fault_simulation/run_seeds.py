@@ -3,8 +3,9 @@
 import gc
 import multiprocessing
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 
 import msgspec
 
@@ -49,10 +50,10 @@ class _Ran(msgspec.Struct, frozen=True):
     steps: int
 
 
-def run(seeds: Sequence[int], processes: int) -> Result:
-    """Runs the seeds."""
+def run(seeds: Sequence[int], processes: int, *, moves_pods: bool = False) -> Result:
+    """Runs the seeds; for `moves_pods` see `drawn`."""
     began = time.monotonic()
-    ran = list(_all(seeds, processes))
+    ran = list(_all(seeds, processes, partial(_one, moves_pods=moves_pods)))
     failures = [each.failure for each in ran if each.failure is not None]
     found = [shrunk_failure(failure) if number < SHRUNK else failure for number, failure in enumerate(failures)]
     took_s = time.monotonic() - began
@@ -87,22 +88,22 @@ def prepare() -> None:
     collect_seldom()
 
 
-def _all(seeds: Sequence[int], processes: int) -> Iterable[_Ran]:
+def _all(seeds: Sequence[int], processes: int, one: Callable[[int], _Ran]) -> Iterable[_Ran]:
     prepare()
     if processes <= 1 or len(seeds) <= 1:
-        return map(_one, seeds)
-    return _in_processes(seeds, processes)
+        return map(one, seeds)
+    return _in_processes(seeds, processes, one)
 
 
-def _in_processes(seeds: Sequence[int], processes: int) -> Iterator[_Ran]:
+def _in_processes(seeds: Sequence[int], processes: int, one: Callable[[int], _Ran]) -> Iterator[_Ran]:
     # Forked after the code was loaded: a process of its own would compile for seconds.
     context = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(min(processes, len(seeds)), mp_context=context) as pool:
-        yield from pool.map(_one, seeds, chunksize=1 + len(seeds) // (processes * 20))
+        yield from pool.map(one, seeds, chunksize=1 + len(seeds) // (processes * 20))
 
 
-def _one(seed: int) -> _Ran:
-    plan = drawn(seed)
+def _one(seed: int, *, moves_pods: bool) -> _Ran:
+    plan = drawn(seed, moves_pods=moves_pods)
     outcome = simulate(seed, plan)
     settle_memory()
     failure = Failure(seed, outcome.violations, plan) if outcome.violations else None
