@@ -59,7 +59,7 @@ class MigrationInvariant:
         self._for_units: dict[str, tuple[str, ...]] = {}  # job of a case for a waiting unit -> all jobs of that case
         self._victims: dict[str, _Victim] = {}  # uid -> in its newest case
         self._left: dict[str, dict[str, str]] = {}  # uid of a controller -> uid of a victim -> node that it leaves
-        self._decided: dict[str, None] = {}  # uids of pods that jobs evict
+        self._decided: dict[str, str] = {}  # uid of a pod that is evicted -> the job that decided it
         self._evicted: dict[str, None] = {}  # those of them that the API server has evicted
 
     def changed(self, resource: str, key: str, after: Body) -> None:
@@ -79,7 +79,9 @@ class MigrationInvariant:
             self._leaves(uid)
 
     def _leaves(self, uid: str) -> None:
-        if (victim := self._victims.get(uid)) and victim.owner:
+        """Notes that a pod leaves its node for the cause of its case; a job of a client has no cause that could hold."""
+        victim = self._victims.get(uid)
+        if victim is not None and victim.owner and victim.job == self._decided[uid]:
             self._left.setdefault(victim.owner, {})[uid] = victim.node
 
     def _stays(self, uid: str) -> None:
@@ -118,10 +120,8 @@ class MigrationInvariant:
             self._report(f"{at} lets {together} pods of one workload move at once; {MOST_MIGRATING} may")
 
     def _check_place(self, at: str, fields: _Fields) -> None:
-        self._decided[fields.pod_uid] = None
-        victim = self._victims.get(fields.pod_uid)
-        if victim is not None and victim.owner and victim.job == fields.job:
-            self._leaves(fields.pod_uid)
+        self._decided[fields.pod_uid] = fields.job
+        self._leaves(fields.pod_uid)
         if not fields.destination or fields.destination == fields.node:
             self._report(f"{at} evicts {fields.pod} from {fields.node!r}, and its place is on {fields.destination!r}")
         elif fields.destination not in self._places.get(fields.job_uid, {}):
