@@ -115,7 +115,7 @@ def test_a_tenth_of_the_worlds_has_a_gang_for_which_pods_must_leave() -> None:
     assert 0.07 < sum(there) / len(there) < 0.13
 
 
-def test_pods_are_moved_in_every_world_where_it_is_asked_for() -> None:
+def test_pods_are_moved_in_every_world_where_that_is_chosen() -> None:
     plans_ = [drawn(seed, moves_pods=True) for seed in range(200)]
     assert all(any(step.do == "add-migrations" for step in plan) for plan in plans_)
     assert any(step.what == DEFRAGMENT_ALONE for plan in plans_ for step in plan)

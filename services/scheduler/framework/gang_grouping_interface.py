@@ -21,8 +21,8 @@ class Membership(NamedTuple):
         changed_seq: `cluster` seq of the last change of its group: a pod that was refused before it is tried again.
         released_seq: `scheduling` seq of the last release of a node that was held for a pod of its group: it is no
             reason to try the group again.
-        keeps_nomination: while it is held back, the capacity for which pods were evicted stays its own: it is tried again
-            without anybody's doing.
+        keeps_nomination: while it is held back, the capacity for which pods were evicted stays its own: it is tried
+            again without anybody's doing.
     """
 
     group: str = ""
