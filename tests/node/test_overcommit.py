@@ -75,6 +75,23 @@ RIGHT = {
 SHARES = 51
 
 
+AMOUNTS = {BATCH_CPU: "250", BATCH_MEMORY: "32Mi"}
+STATIC = pod(
+    "fixed", requests=AMOUNTS, limits=AMOUNTS, labels={"koordinator.sh/qosClass": "BE"}, priorityClassName="koord-batch"
+)
+"""A pod that the kubelet runs from a file, under a uid that is a hash. The webhook would refuse the API's image of one
+without a class of priority, and the agent learns of the pod from that image.
+"""
+
+
+def _static_shares(there: Site) -> int:
+    """Returns the shares of the static pod's own cgroup, which only the reconciler sets for a pod that it missed."""
+    for logs in (there.node.folder / "pods").glob("*_fixed-*"):
+        if (cgroup := there.node.tree.of_pod(logs.name.rpartition("_")[2], "cpu")) is not None:
+            return _read(cgroup, "cpu.shares")
+    return 0
+
+
 def _batch(name: str, count: int, **more: Any) -> dict[str, Any]:
     """Returns a batch pod whose containers print their values first."""
     made = body(name, count, {"cpu": "50m", "memory": "32Mi"}, labels=COLOCATED, **more)
@@ -158,6 +175,7 @@ async def test_a_container_that_started_without_the_agent_is_repaired_within_a_s
     """The runtime's own record of the container shows it: the reconciler writes to cgroups alone."""
     path, node = f"/api/v1/namespaces/{SPACE}/pods/missed", there.node
     async with without_agent(there):
+        (node.folder / "static/fixed.json").write_text(json.dumps(STATIC))
         await there.created(SPACE, _batch("missed", 3, stays=True, nodeName=node.name))
         runs = await there.running(SPACE, "missed")
         starts = await starts_of(node, runs)
@@ -182,6 +200,8 @@ async def test_a_container_that_started_without_the_agent_is_repaired_within_a_s
         assert each["hooks"] == ["BatchResource", "OOMScoreAdj"]
         assert each["after_ms"] > 0
     await there.call("DELETE", path)
+    await until(in_thread(partial(_static_shares, there)), "shares of the static pod", holds=lambda found: found == 256)
+    (node.folder / "static/fixed.json").unlink()
 
 
 @pytest.mark.soak

@@ -83,6 +83,7 @@ def write_kubelet(folder: Path, *, cgroup_root: str, port: int, health_port: int
         cgroup_root: with its leading slash.
         runtime: socket of its container runtime.
     """
+    (folder / "static").mkdir()
     config = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -102,6 +103,7 @@ def write_kubelet(folder: Path, *, cgroup_root: str, port: int, health_port: int
         "evictionHard": dict.fromkeys(EVICTION, "0%"),
         "imageGCHighThresholdPercent": 100,
         "podLogsDir": f"{folder}/pods",
+        "staticPodPath": f"{folder}/static",
         "volumePluginDir": f"{folder}/plugins",
         "resolvConf": "",
         "nodeStatusUpdateFrequency": "2s",
