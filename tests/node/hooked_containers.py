@@ -45,6 +45,21 @@ async def without_agent(there: Site) -> AsyncIterator[None]:
         there.system.supervisor.kill("node-agent")
 
 
+@asynccontextmanager
+async def without_nri(there: Site) -> AsyncIterator[None]:
+    """Has the agent run with the reconciler alone during the block; both changes kill it."""
+    process = there.system.supervisor.units["node-agent"].process
+    env = process.env
+    assert env is not None
+    process.env = {**env, "KOORD_NODE_AGENT_NRI": "false"}
+    try:
+        there.system.supervisor.kill("node-agent")
+        yield
+    finally:
+        process.env = env
+        there.system.supervisor.kill("node-agent")
+
+
 async def kill_at_intervals(there: Site, interval_s: float) -> None:
     """Kills the agent each so many seconds, until cancelled; the supervisor starts it again."""
     while True:

@@ -4,12 +4,10 @@ import asyncio
 import json
 import os
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -19,25 +17,33 @@ from cli.processes.free_ports import free_port
 from shared.domain.cpu_set import cpu_list
 from shared.kube.node_resource_topology import CPU_BASIC_INFO, CPU_MANAGER_POLICY, CPU_TOPOLOGY, SHARED_POOLS
 from shared.kube.quantity import nanos, value
-from tests.node.first_values import Start, body, first_values, removed, starts_of
+from tests.node.batch_starts import (
+    BATCH_CPU,
+    BATCH_MEMORY,
+    SHARES,
+    STATIC,
+    batch_body,
+    is_right,
+    starts_beside_kills,
+)
+from tests.node.first_values import first_values, starts_of
 from tests.node.hooked_containers import (
     connections,
-    kill_at_intervals,
     records_of,
     shares_that_the_runtime_records,
     update_container,
     without_agent,
+    without_nri,
 )
 from tests.node.kill_services import VICTIMS, kill_in_turn, watched
 from tests.node.koordstream_on_node import Site, site
 from tests.node.latency_experiment import COLOCATED, Pace, Service, measured, service_in
 from tests.node.pod_bodies import get_json, pod
-from tests.support.kube_system import beside, koord
+from tests.support.kube_system import koord
 from tests.support.waiting import in_thread, until, wait_until
 
 EXAMPLES = Path(__file__).parents[2] / "k8s" / "examples"
 SPACE = "batch"
-BATCH_CPU, BATCH_MEMORY = "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"
 MIB = 2**20
 
 LONG = pytest.mark.timeout(1800)
@@ -65,42 +71,12 @@ def _cgroup(there: Site, uid: str, controller: str = "cpu") -> Path:
     return found
 
 
-RIGHT = {
-    "cpu.shares": "51",
-    "cpu.cfs_quota_us": "5000",
-    "memory.limit_in_bytes": str(32 * MIB),
-    "oom_score_adj": "990",
-}
-"""Values of a container of `_batch`."""
-SHARES = 51
-
-
-AMOUNTS = {BATCH_CPU: "250", BATCH_MEMORY: "32Mi"}
-STATIC = pod(
-    "fixed", requests=AMOUNTS, limits=AMOUNTS, labels={"koordinator.sh/qosClass": "BE"}, priorityClassName="koord-batch"
-)
-"""A pod that the kubelet runs from a file, under a uid that is a hash. The webhook would refuse the API's image of one
-without a class of priority, and the agent learns of the pod from that image.
-"""
-
-
 def _static_shares(there: Site) -> int:
     """Returns the shares of the static pod's own cgroup, which only the reconciler sets for a pod that it missed."""
     for logs in (there.node.folder / "pods").glob("*_fixed-*"):
         if (cgroup := there.node.tree.of_pod(logs.name.rpartition("_")[2], "cpu")) is not None:
             return _read(cgroup, "cpu.shares")
     return 0
-
-
-def _batch(name: str, count: int, **more: Any) -> dict[str, Any]:
-    """Returns a batch pod whose containers print their values first."""
-    made = body(name, count, {"cpu": "50m", "memory": "32Mi"}, labels=COLOCATED, **more)
-    made["metadata"]["annotations"] = {"koordinator.sh/oom-score-adj": "990"}
-    return made
-
-
-def _is_right(start: Start) -> bool:
-    return {name: start.values[name] for name in RIGHT} == RIGHT
 
 
 def _read(folder: Path, file: str) -> int:
@@ -159,11 +135,11 @@ async def test_each_batch_container_begins_with_its_values(there: Site, turns: i
     """
     for turn in range(turns):
         bodies = [
-            _batch(f"known-{turn}", 5),
-            _batch(f"direct-{turn}", 5, nodeName=there.node.name),
+            batch_body(f"known-{turn}", 5),
+            batch_body(f"direct-{turn}", 5, nodeName=there.node.name),
         ]
         starts = await first_values(there, SPACE, bodies)
-        assert [_is_right(each) for each in starts] == [True] * 10, starts
+        assert [is_right(each) for each in starts] == [True] * 10, starts
     records = await records_of(there, starts, ("applied", "repaired", "notApplied"))
     assert {(each["state"], each["route"]) for each in records.values()} == {("applied", "nri")}
     assert {tuple(each["hooks"]) for each in records.values()} == {("BatchResource", "OOMScoreAdj")}
@@ -176,10 +152,10 @@ async def test_a_container_that_started_without_the_agent_is_repaired_within_a_s
     path, node = f"/api/v1/namespaces/{SPACE}/pods/missed", there.node
     async with without_agent(there):
         (node.folder / "static/fixed.json").write_text(json.dumps(STATIC))
-        await there.created(SPACE, _batch("missed", 3, stays=True, nodeName=node.name))
+        await there.created(SPACE, batch_body("missed", 3, stays=True, nodeName=node.name))
         runs = await there.running(SPACE, "missed")
         starts = await starts_of(node, runs)
-        assert not any(map(_is_right, starts)), starts
+        assert not any(map(is_right, starts)), starts
         before = connections(there)
     folders = [_cgroup(there, runs["metadata"]["uid"]) / start.container for start in starts]
 
@@ -210,25 +186,26 @@ async def test_200_containers_start_right_or_are_repaired_while_the_agent_is_kil
     there: Site,
 ) -> None:
     """A container that printed other values is recorded as repaired, and no other is."""
-    states: Counter[tuple[str, str]] = Counter()
-    longest_ms = 0
-    async with beside(kill_at_intervals(there, 5)):
-        for turn in range(20):
-            names = [f"killed-{turn}-known", f"killed-{turn}-direct"]
-            bodies = [_batch(names[0], 5, stays=True), _batch(names[1], 5, stays=True, nodeName=there.node.name)]
-            await asyncio.gather(*(there.created(SPACE, each) for each in bodies))
-            pods = await asyncio.gather(*(there.running(SPACE, name) for name in names))
-            starts = [start for each in pods for start in await starts_of(there.node, each)]
-            records = await records_of(there, starts, ("applied", "repaired"))
-            for start in starts:
-                found = records[start.container]
-                assert (found["state"] == "applied") == _is_right(start), (start, found)
-                states[found["state"], found.get("route", "")] += 1
-                longest_ms = max(longest_ms, found.get("after_ms", 0))
-            await removed(there, SPACE, names)
-    print(f"{sum(states.values())} starts: {dict(states)}; longest repair {longest_ms} ms")
-    assert sum(states.values()) == 200
-    assert sum(count for (state, _), count in states.items() if state == "repaired"), "no start without the agent"
+    found = await starts_beside_kills(there, SPACE, "killed", turns=20, kill_interval_s=5)
+    assert len(found) == 200
+    for each in found:
+        assert (each.state == "applied") == each.began_right, each
+    assert any(each.state == "repaired" for each in found), "no start without the agent"
+
+
+@pytest.mark.parametrize(
+    ("turns", "kill_interval_s"),
+    [pytest.param(1, 3, id="short"), pytest.param(20, 5, id="long", marks=[pytest.mark.soak, LONG])],
+)
+async def test_the_reconciler_alone_repairs_each_container_while_the_agent_is_killed(
+    there: Site, turns: int, kill_interval_s: float
+) -> None:
+    """Without NRI each container starts, runs without its values for a while, and is recorded so."""
+    async with without_nri(there):
+        found = await starts_beside_kills(there, SPACE, "late", turns=turns, kill_interval_s=kill_interval_s)
+    assert {(each.state, each.route) for each in found} == {("repaired", "reconciler")}
+    assert len(found) == 10 * turns
+    assert not all(each.began_right for each in found)
 
 
 async def test_overcommitted_amounts_add_up(there: Site) -> None:

@@ -139,6 +139,8 @@ class NriClient:
         else:
             response = messages.Response(payload=payload)
             if request.method == "Synchronize":
+                # Before the answer: once the runtime has repaired a container, nothing else shows that it lacked values.
+                self._plugin.flush()
                 self._begin()
         found: bytes = response.SerializeToString()
         return found

@@ -89,6 +89,8 @@ class CgroupReconciler:
         if self._gates["CgroupReconcile"] and node is not None:
             self._memory(qos, node, folders, pods, levels)
         self._levels = levels
+        # A run that is killed between the first value written and the end of its cycle must have left the record.
+        self._audit.flush()
         self.reconcile_again()
 
     def reconcile_again(self) -> None:

@@ -95,6 +95,10 @@ class HookAudit:
         elif not known and self._runtime.settled():  # until then the runtime may know more of it than its files show
             self._records.put(record)
 
+    def flush(self) -> None:
+        """Keeps what is new over the end of the agent: containers that are about to be repaired, before they are."""
+        self._records.flush(time.time_ns())
+
     def confirm(self) -> bool:
         """Records containers that have been repaired meanwhile; reports whether none is left."""
         if not self._runtime.settled():

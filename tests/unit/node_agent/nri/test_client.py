@@ -167,3 +167,18 @@ async def test_of_several_connections_only_the_last_one_looks_for_repairs_and_no
         await cancel_and_wait(running)
         await asyncio.sleep(0)
     assert all(task is not None and task.done() for task in looking)
+
+
+async def test_the_runtime_gets_repairs_only_once_their_records_are_kept(
+    agent: NriClient, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ended() -> None:
+        raise OSError
+
+    async with runtime(folder / "nri.sock") as peers:
+        peer = await peers.get()
+        await peer.registered()
+        await peer.call("Configure")
+        monkeypatch.setattr(agent._plugin, "flush", ended)
+        with pytest.raises(asyncio.IncompleteReadError):
+            await peer.call("Synchronize")

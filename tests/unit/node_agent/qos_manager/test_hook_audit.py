@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from services.node_agent.cgroup.executor import CgroupValue, Executor
 from services.node_agent.qos_manager.enforcers.hook_audit import ENDED, UNKNOWN_HOOKS, RuntimeSide
 from services.node_agent.runtime_hooks import hook_records
 from services.node_agent.runtime_hooks.hook_records import BEING_SET, Expected, HookRecords
@@ -112,6 +114,26 @@ def test_an_agent_that_comes_back_reports_what_an_earlier_run_recorded(machine: 
     machine.run_cycle(**LOAD)
     assert machine.hooked == before
     assert before[CID["be"]].state == "repaired"
+
+
+def test_a_container_is_not_taken_for_one_that_started_right_after_a_kill_amid_its_repair(
+    machine: ManagedNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    write = Executor.update_levels
+
+    def write_and_die(executor: Executor, levels: Sequence[list[CgroupValue]]) -> None:
+        write(executor, levels)
+        raise Killed
+
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr(Executor, "update_levels", write_and_die)
+        machine.run_cycle(**LOAD)
+    machine.qos_manager = machine.new_qos_manager()
+    machine.run_cycle(**LOAD)
+    assert state(machine, CID["be"]) == ("repaired", "reconciler", ("BatchResource",))
 
 
 def record(number: int, at_ns: int = 0, **fields: Any) -> ContainerHooks:
