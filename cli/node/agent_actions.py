@@ -1,15 +1,15 @@
-"""The actions of a node's agent, as sentences: suppression of best-effort pods, CPU bursts, kills, evictions."""
+"""The actions of a node's agent, as sentences: suppression of best-effort pods, CPU bursts, evictions."""
 
 from datetime import datetime
 from typing import Any
 
 from cli.terminal.amounts import human_amount
 from shared.events import Event, RecordedEvent
-from shared.events.nodes import AgentEvictionRequested, BestEffortSuppressed, PodBurst, PodKilled
+from shared.events.nodes import AgentEvictionRequested, BestEffortSuppressed, PodBurst
 from shared.log.codec import Codec
 from shared.log.reader import LogReader, recorded
 
-ACTIONS: tuple[type[Event], ...] = (BestEffortSuppressed, PodBurst, PodKilled, AgentEvictionRequested)
+ACTIONS: tuple[type[Event], ...] = (BestEffortSuppressed, PodBurst, AgentEvictionRequested)
 PERIOD_US = 100_000
 """The kernel's period of a cpu quota, in microseconds."""
 
@@ -42,8 +42,6 @@ def action_text(event: Any, pod: str = "") -> str:
             return f"best-effort pods may use {human_amount('cpu', cpu)} cpu ({how})"
         case PodBurst():
             return f"{_whose(event, pod)}: {'; '.join(_burst(event)) or 'its cpu limit was changed'}"
-        case PodKilled(reason=reason):
-            return f"{_whose(event, pod)} was killed on the node: {reason}"
         case AgentEvictionRequested(reason=reason):
             return f"the agent requests the eviction of {'it' if event.pod == pod else event.pod}: {reason}"
     raise AssertionError("one of ACTIONS")
@@ -59,7 +57,7 @@ def _burst(event: PodBurst) -> list[str]:
     return found
 
 
-def _whose(event: PodBurst | PodKilled, pod: str) -> str:
+def _whose(event: PodBurst, pod: str) -> str:
     name = event.pod or f"pod {event.pod_uid}"
     if event.container:
         container = f"container {event.container.rpartition('/')[2][:12]}"

@@ -22,7 +22,7 @@ from cli.terminal.time_arguments import Instant
 from shared.domain.qos import QoS, qos
 from shared.errors import KoordError
 from shared.events.cluster import PodBound, PodObserved
-from shared.events.nodes import AgentEvictionRequested, BestEffortSuppressed, PodBurst, PodKilled
+from shared.events.nodes import AgentEvictionRequested, BestEffortSuppressed, PodBurst
 from shared.kube.pod import Pod
 from shared.kube.slo_config import ResourceThreshold
 from shared.log.admin.newest_events import newest
@@ -163,7 +163,7 @@ def _concerns(event: Any, read: _Read, *, is_best_effort: bool) -> bool:
     if isinstance(event, BestEffortSuppressed):
         return is_best_effort
     uid = read.pod.metadata.uid
-    return isinstance(event, PodBurst | PodKilled | AgentEvictionRequested) and event.pod_uid == uid
+    return isinstance(event, PodBurst | AgentEvictionRequested) and event.pod_uid == uid
 
 
 def _suppression(read: _Read, *, is_best_effort: bool) -> Iterator[str]:

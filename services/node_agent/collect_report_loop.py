@@ -12,6 +12,7 @@ from services.node_agent.collectors.interference_gauges import Gauge
 from services.node_agent.collectors.usage_collector import Collector
 from services.node_agent.collectors.usage_sample_types import MICRO, SECOND_NS, Usage, UsageSnapshot
 from services.node_agent.prediction.predict_server import PredictServer
+from services.node_agent.prometheus import koordlet_series
 from services.node_agent.qos_manager.qos_manager import EnforcementStatus, QosManager
 from services.node_agent.report_builder import NO_FORECASTS, ReportBuilder, Sender
 from services.node_agent.settings import AgentSettings
@@ -150,12 +151,19 @@ class Agent:
 
     def _gauges(self) -> Iterator[Gauge]:
         """Yields gauges of host applications and of predictions."""
+        named = {each.name: each for each in self.slo_informer.applications}
         for name, usage in self._applications.items():
-            for resource, unit, size in (("cpu", "core", usage.cpu), ("memory", "byte", usage.reported)):
+            if (application := named.get(name)) is None:
+                continue
+            for resource, scale, size in (("cpu", MICRO, usage.cpu), ("memory", 1, usage.reported)):
                 if size is not None:
-                    labels = {"application_name": name, "resource": resource, "unit": unit}
-                    value = size / MICRO if resource == "cpu" else size
-                    yield Gauge("koordlet_host_application_resource_usage", labels, value)
+                    labels = {
+                        "host_application_name": name,
+                        "resource": resource,
+                        "priority_class": application.priority,
+                        "qos": application.qos,
+                    }
+                    yield Gauge("koordlet_host_application_resource_usage", labels, size / scale)
         forecasts = self.predictor.forecasts if self.predictor is not None else NO_FORECASTS
         for name, forecast in (("reclaimable", forecasts.reclaimable), ("peak", forecasts.peak)):
             amounts = (forecast.cpu_milli, forecast.memory) if forecast is not None else (None, None)
@@ -165,6 +173,8 @@ class Agent:
                 if size is not None:
                     labels = {"predictor": "minPredictor", "resource": resource, "unit": unit}
                     yield Gauge(f"koordlet_node_predicted_resource_{name}", labels, size / scale)
+        if self.predictor is not None:
+            yield from koordlet_series.prod_reclaimable(forecasts.reclaimable)
 
     def _collect(self) -> UsageSnapshot:
         slo = self.slo_informer.in_force

@@ -27,6 +27,7 @@ DEFAULTS: Mapping[str, bool] = {
     "CoreSched": False,
     "OOMScoreAdj": False,
     "PSICollector": False,
+    "PerCPUMetric": False,
     "CPICollector": False,
     "ColdPageCollector": False,
     "ResctrlCollector": False,

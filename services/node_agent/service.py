@@ -169,6 +169,7 @@ def _start_qos_manager(
         clock_ns=time.monotonic_ns,
         state_dir=state_dir,
         interval_s=settings.collect_interval_s,
+        keep_quota=settings.disable_unset_cpu_quota,
     )
     return pods
 

@@ -90,6 +90,9 @@ class AgentSettings(Settings, frozen=True, kw_only=True):
     disabled_hook_stages: Annotated[
         str, Meta(description="stages at which no hook runs: PreRunPodSandbox,PreUpdateContainerResources")
     ] = ""
+    disable_unset_cpu_quota: Annotated[bool, Meta(description="pods with CPUs of their own keep their CPU quota")] = (
+        False
+    )
     hook_failure_policy: Annotated[
         Literal["Ignore", "Fail"],
         Meta(description="a hook that fails: Ignore starts the container without it, Fail does not create it"),

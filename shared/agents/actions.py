@@ -50,18 +50,6 @@ class Burst(Action, frozen=True, tag="burst"):
     cfs_burst_us: Annotated[int, Meta(ge=0)] | None = None
 
 
-class Killed(Action, frozen=True, tag="killed"):
-    """Ends the processes of a container at once, because the node could not wait for an eviction.
-
-    Attributes:
-        container: the runtime's id; empty for the pod as a whole.
-    """
-
-    pod_uid: Uid
-    reason: Text
-    container: Text = ""
-
-
 class EvictionRequested(Action, frozen=True, tag="evictionRequested"):
     """Requests the eviction of a pod, which the gateway carries out."""
 
@@ -139,7 +127,7 @@ class PodsRequested(Action, frozen=True, tag="podsRequested"):
     """Requests the pods of the node (shared/agents/node_pods.py), now and on each change. It leaves no event."""
 
 
-AnyAction = Suppressed | Burst | Killed | EvictionRequested | TopologyReported | HooksReported | PodsRequested
+AnyAction = Suppressed | Burst | EvictionRequested | TopologyReported | HooksReported | PodsRequested
 
 
 class ActionReport(msgspec.Struct, frozen=True, array_like=True, tag=1):

@@ -55,26 +55,6 @@ class PodBurst(Event, frozen=True, tag="koord.nodes.PodBurst.v1"):
     cfs_burst_us: int | None = None
 
 
-class PodKilled(Event, frozen=True, tag="koord.nodes.PodKilled.v1"):
-    """The processes of a container were ended at once, because the node could not wait for an eviction.
-
-    Attributes:
-        pod: `namespace/name`; empty when `cluster` had not shown the pod yet, or no longer.
-        container: the runtime's id; empty for the pod as a whole.
-    """
-
-    KEY: ClassVar[str] = "node"
-
-    node: str
-    boot: str
-    number: int
-    at_ns: int
-    pod_uid: str
-    reason: str
-    pod: str = ""
-    container: str = ""
-
-
 class AgentEvictionRequested(Event, frozen=True, tag="koord.nodes.AgentEvictionRequested.v1"):
     """A node's agent requests the eviction of a pod. EvictionRequested follows it, which is the intent."""
 
@@ -166,7 +146,6 @@ class NodeTopologyRemoved(Event, frozen=True, tag="koord.nodes.NodeTopologyRemov
 AGENT_ACTIONS: tuple[type[Event], ...] = (
     BestEffortSuppressed,
     PodBurst,
-    PodKilled,
     AgentEvictionRequested,
     NodeTopologyReported,
     ContainerHooksReported,

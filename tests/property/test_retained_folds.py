@@ -36,7 +36,7 @@ from shared.events.cluster import (
 )
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.metrics import NodeReported, NodeReportsExpired
-from shared.events.nodes import NodeTopologyRemoved, NodeTopologyReported, PodKilled
+from shared.events.nodes import NodeTopologyRemoved, NodeTopologyReported, PodBurst
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.meta import Metadata
 from shared.kube.node import NodeMetric, NodeMetricStatus
@@ -162,7 +162,7 @@ class Histories:
         elif kind == 2:
             self.append("nodes-0", EvictionRequested(pod="d/p1", pod_uid="uid-p1", reason="r"))
         else:
-            self.append("nodes-0", PodKilled(**fields, pod_uid="uid-a", pod="d/a", reason="r"))
+            self.append("nodes-0", PodBurst(**fields, pod_uid="uid-a", pod="d/a", cfs_quota_us=1))
 
     def settle(self, log: GrowingLog, context: str) -> None:
         """The gateway ends what was superseded, and what its writer no longer wants, long before it is dropped."""

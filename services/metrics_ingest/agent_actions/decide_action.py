@@ -15,7 +15,6 @@ from shared.agents.actions import (
     ContainerHooks,
     EvictionRequested,
     HooksReported,
-    Killed,
     PodsRequested,
     Suppressed,
     TopologyReported,
@@ -29,7 +28,6 @@ from shared.events.nodes import (
     NodeTopologyRemoved,
     NodeTopologyReported,
     PodBurst,
-    PodKilled,
 )
 from shared.kube.instants import SECOND, instant_text
 from shared.kube.node_resource_topology import REPORTED_ANNOTATIONS
@@ -69,10 +67,6 @@ def action_events(
                 cfs_burst_us=burst.cfs_burst_us,
             )
             return [Draft(event, correlation=uid)]
-        case Killed(pod_uid=uid, reason=reason, container=container):
-            pod = pod_of(state, report, uid)
-            killed = PodKilled(**fields, pod_uid=uid, pod=pod.pod if pod else "", reason=reason, container=container)
-            return [Draft(killed, correlation=uid)]
         case TopologyReported() as reported:
             return _topology_events(state, report, reported, fields)
         case HooksReported(containers=containers):

@@ -27,7 +27,6 @@ from shared.events.nodes import (
     NodeTopologyRemoved,
     NodeTopologyReported,
     PodBurst,
-    PodKilled,
 )
 from shared.kube.kept_annotations import MIRROR
 from shared.kube.node import Node
@@ -147,13 +146,7 @@ class ActionIngestState:
                 self._claim(record, name, "")
             case WriterStarted(epoch=epoch) if record.context == "cluster":
                 self.cluster_epoch = epoch
-            case (
-                BestEffortSuppressed()
-                | PodBurst()
-                | PodKilled()
-                | AgentEvictionRequested()
-                | ContainerHooksReported() as action
-            ):
+            case BestEffortSuppressed() | PodBurst() | AgentEvictionRequested() | ContainerHooksReported() as action:
                 self._count(action.node, action.boot, action.number)
             case NodeTopologyReported(node=node, boot=boot, number=number) as event:
                 self._count(node, boot, number)

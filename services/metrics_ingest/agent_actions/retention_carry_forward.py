@@ -16,7 +16,6 @@ from shared.events.nodes import (
     NodeTopologyRemoved,
     NodeTopologyReported,
     PodBurst,
-    PodKilled,
 )
 from shared.log.retention_carry_forward import CarryForward, Holds, Kept
 
@@ -27,7 +26,6 @@ def subject(record: RecordedEvent) -> Hashable:
         case (
             BestEffortSuppressed(node=node, boot=boot, number=number)
             | PodBurst(node=node, boot=boot, number=number)
-            | PodKilled(node=node, boot=boot, number=number)
             | AgentEvictionRequested(node=node, boot=boot, number=number)
             | ContainerHooksReported(node=node, boot=boot, number=number)
             | NodeTopologyReported(node=node, boot=boot, number=number)
@@ -50,7 +48,6 @@ def holds(state: ActionIngestState, _: Kept) -> Holds:
             case (
                 BestEffortSuppressed(node=node, boot=boot, number=number)
                 | PodBurst(node=node, boot=boot, number=number)
-                | PodKilled(node=node, boot=boot, number=number)
                 | AgentEvictionRequested(node=node, boot=boot, number=number)
                 | ContainerHooksReported(node=node, boot=boot, number=number)
             ):

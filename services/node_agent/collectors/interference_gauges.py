@@ -119,9 +119,19 @@ class InterferenceGauges:
         for cgroup in cgroups:
             name = "koordlet_pod_psi" if cgroup.is_pod else "koordlet_container_psi"
             for resource, stall in pressure_stall.cgroup_pressure(base / cgroup.folder).items():
-                for degree, value in (("some", stall.some), ("full", stall.full)):
-                    labels = {"resource": resource, "precision": "10", "degree": degree}
-                    found.append(Gauge(name, {**cgroup.labels, **labels}, value))
+                degrees = {"some": (stall.some, *stall.some_longer)}
+                if stall.has_full:
+                    degrees["full"] = (stall.full, *stall.full_longer)
+                for degree, values in degrees.items():
+                    for precision, value in zip(pressure_stall.AVERAGES, values, strict=True):
+                        labels = {
+                            **cgroup.labels,
+                            "psi_resource_type": resource,
+                            "psi_precision": precision,
+                            "psi_degree": degree,
+                            "cpu_full_supported": str(stall.has_full).lower(),
+                        }
+                        found.append(Gauge(name, labels, value))
         return found
 
     def _caches(self, _: list[_LabelledCgroup]) -> list[Gauge]:

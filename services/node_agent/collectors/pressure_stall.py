@@ -1,4 +1,4 @@
-"""Pressure stall information (PSI) of a cgroup: percent of the last ten seconds in which tasks waited.
+"""Pressure stall information (PSI) of a cgroup: percent of the last 10, 60 and 300 seconds in which tasks waited.
 
 Of cpu, memory and io. Source: spec/node-agent.md 1.2 (PSI), E30.
 """
@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 RESOURCES = ("cpu", "mem", "io")
+AVERAGES = ("avg10", "avg60", "avg300")
 _FILES = {"cpu": "cpu.pressure", "mem": "memory.pressure", "io": "io.pressure"}
+
+
+class Averages(NamedTuple):
+    """Percent of the last 60 and 300 seconds."""
+
+    avg60: float = 0.0
+    avg300: float = 0.0
 
 
 class Stall(NamedTuple):
@@ -17,11 +25,14 @@ class Stall(NamedTuple):
         some: in which at least one task waited.
         full: in which all tasks waited.
         has_full: the kernel reports `full`; kernels before 5.13 do not for cpu.
+        some_longer, full_longer: the same over longer times.
     """
 
     some: float
     full: float
     has_full: bool
+    some_longer: Averages = Averages()
+    full_longer: Averages = Averages()
 
 
 def parse_pressure(text: str) -> Stall:
@@ -30,16 +41,16 @@ def parse_pressure(text: str) -> Stall:
     Raises:
         ValueError: it has no line `some`.
     """
-    found: dict[str, float] = {}
+    found: dict[str, dict[str, float]] = {}
     for line in text.splitlines():
         degree, _, rest = line.partition(" ")
-        for field in rest.split():
-            name, _, value = field.partition("=")
-            if name == "avg10":
-                found[degree] = float(value)
-    if "some" not in found:
+        fields = (field.partition("=") for field in rest.split())
+        found[degree] = {name: float(value) for name, _, value in fields if name in AVERAGES}
+    some, full = found.get("some", {}), found.get("full", {})
+    if "avg10" not in some:
         raise ValueError("no line `some` with avg10")
-    return Stall(found["some"], found.get("full", 0.0), "full" in found)
+    longer = (Averages(each.get("avg60", 0.0), each.get("avg300", 0.0)) for each in (some, full))
+    return Stall(some["avg10"], full.get("avg10", 0.0), "avg10" in full, *longer)
 
 
 def cgroup_pressure(folder: Path) -> dict[str, Stall]:

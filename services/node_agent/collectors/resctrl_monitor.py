@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 LLC = "llc_occupancy"
-BANDWIDTH = {"local": "mbm_local_bytes", "total": "mbm_total_bytes"}
+BANDWIDTH = ("mbm_local_bytes", "mbm_total_bytes")
 
 
 class CacheUse(NamedTuple):
     """Usage of one cache by one group.
 
     Attributes:
-        kind: `llc` in bytes now, or `local` or `total` in bytes so far.
+        kind: `llc` in bytes now, or `mbm_local_bytes` or `mbm_total_bytes` so far.
     """
 
     group: str
@@ -39,7 +39,7 @@ def cache_usage(resctrl: Path, groups: Iterable[str]) -> list[CacheUse]:
             parts = folder.name.split("_")
             if len(parts) != 3 or parts[:2] != ["mon", "L3"] or not parts[2].isdigit():
                 continue
-            for kind, file in (("llc", LLC), *BANDWIDTH.items()):
+            for kind, file in (("llc", LLC), *zip(BANDWIDTH, BANDWIDTH, strict=True)):
                 try:
                     found.append(CacheUse(group, int(parts[2]), kind, int((folder / file).read_text())))
                 except (OSError, ValueError):

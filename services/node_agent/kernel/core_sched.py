@@ -4,11 +4,13 @@ It needs a kernel with CONFIG_SCHED_CORE and a processor with SMT. All cookies a
 Source: spec/node-agent.md 4.8.
 """
 
+import contextlib
 import ctypes
 import errno
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from threading import Thread
 from typing import Protocol
 
@@ -122,8 +124,10 @@ class CoreSchedGroups:
         self._processes, self._cookies = processes, cookies
         self._members: dict[str, dict[int, None]] = {}
         """Group -> processes that have its cookie."""
-        self._containers: dict[str, tuple[str, dict[str, str]]] = {}
+        self._containers: dict[str, tuple[str, Mapping[str, str]]] = {}
         """Id of a container -> its group, and its labels in metrics."""
+        self._outcomes: Counter[tuple[str, str]] = Counter()
+        """(group, `succeeded` or `failed`) -> assignments of new processes, of groups that exist."""
         self._begun = False
         self._logged: set[str] = set()
 
@@ -136,7 +140,7 @@ class CoreSchedGroups:
             self._begun = True
             self._adopt(self._cookies, desired)
         alive: dict[str, dict[int, None]] = {}
-        now: dict[str, tuple[str, dict[str, str]]] = {}
+        now: dict[str, tuple[str, Mapping[str, str]]] = {}
         for cid, (group, folder, labels) in desired.items():
             pids = self._processes.of(folder)
             if not pids:
@@ -147,15 +151,32 @@ class CoreSchedGroups:
                 continue
             before = self._containers.get(cid)
             moved = before is not None and before[0] != group
-            if self._assign(self._cookies, self._members.setdefault(group, {}), pids, moved=moved):
-                now[cid] = (group, labels)
-                alive.setdefault(group, {}).update(dict.fromkeys(pids))
+            members = self._members.setdefault(group, {})
+            new = [pid for pid in pids if moved or pid not in members]
+            if new:
+                assigned = self._assign(self._cookies, members, pids, new)
+                self._outcomes[group, "succeeded" if assigned else "failed"] += 1
+                if not assigned:
+                    continue
+            if new or before is None:
+                cookie = {"core_sched_group": group, "core_sched_cookie": str(_cookie_of(self._cookies, pids))}
+                now[cid] = (group, {**labels, **cookie})
+            else:
+                now[cid] = before
+            alive.setdefault(group, {}).update(dict.fromkeys(pids))
         self._members, self._containers = alive, now
+        groups = {group for group, _, _ in desired.values()}
+        for key in [key for key in self._outcomes if key[0] not in groups]:
+            del self._outcomes[key]
 
     def gauges(self) -> Iterator[Gauge]:
-        """Yields 1 for each container that has a cookie."""
-        for cid, (group, labels) in self._containers.items():
-            yield Gauge("koordlet_container_core_sched_cookie", {**labels, "container_id": cid, "group": group}, 1)
+        """Yields 1 for each container that has a cookie, and the assignments of each group."""
+        for _, labels in self._containers.values():
+            yield Gauge("koordlet_container_core_sched_cookie", labels, 1)
+        for (group, status), count in self._outcomes.items():
+            yield Gauge(
+                "koordlet_core_sched_cookie_manage_status", {"core_sched_group": group, "status": status}, count
+            )
 
     def release(self) -> None:
         """Clears all cookies."""
@@ -176,11 +197,8 @@ class CoreSchedGroups:
                 except OSError:
                     continue
 
-    def _assign(self, cookies: CookieApi, members: dict[int, None], pids: list[int], *, moved: bool) -> bool:
-        """Brings processes into a group; reports whether they are in it."""
-        new = [pid for pid in pids if moved or pid not in members]
-        if not new:
-            return True
+    def _assign(self, cookies: CookieApi, members: dict[int, None], pids: list[int], new: list[int]) -> bool:
+        """Brings the new ones of a container's processes into a group; reports whether they are in it."""
         source = next((pid for pid in members if pid not in new and self._has_cookie(cookies, pid)), None)
         try:
             if source is None:
@@ -211,10 +229,20 @@ class CoreSchedGroups:
             log.warning(text)
 
 
+def _cookie_of(cookies: CookieApi, pids: Iterable[int]) -> int:
+    """Returns the cookie of a container's processes; 0 where all of them have just ended."""
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            if cookie := cookies.get(pid):
+                return cookie
+    return 0
+
+
 def _grouped(rule: CoreRule, pods: Iterable[PodCgroups]) -> Iterator[tuple[str, str | None, str, dict[str, str]]]:
     """Yields (id of a container, its group, its cgroup, its labels), sandboxes included."""
     for each in pods:
         meta = each.pod.metadata
         group = rule.group(meta.uid, meta.labels or {}, kubernetes_qos(each.pod))
+        names = {cid: name for name, cid in each.node_pod.ids.items()}
         for cid, folder in each.containers.items():
-            yield cid, group, folder, each.labels
+            yield cid, group, folder, {**each.labels, "container_name": names.get(cid, ""), "container_id": cid}

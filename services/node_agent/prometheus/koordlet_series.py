@@ -18,6 +18,7 @@ from services.node_agent.qos_manager.strategies.cpu_suppress import CPUSET
 from services.node_agent.runtime_hooks import oom_score_from_annotations
 from services.node_agent.runtime_hooks.cpuset import CpuRule
 from services.node_agent.states_informer.annotations import cpus
+from shared.agents.report import Forecast
 from shared.domain.priority import Priority, resource_of
 from shared.kube.node import Node
 from shared.kube.quantity import BadQuantity, nanos, value
@@ -51,16 +52,30 @@ def container_requests(pods: Iterable[PodCgroups]) -> Iterator[Gauge]:
                     yield Gauge(f"koordlet_container_resource_{kind}", own, size)
 
 
-def share_pools(topology: Mapping[str, str] | None) -> Iterator[Gauge]:
-    """Yields the CPUs of the share pools, and of the share pools of best effort."""
+def share_pools(topology: Mapping[str, str] | None, *, each_cpu: bool) -> Iterator[Gauge]:
+    """Yields the number of CPUs of the share pools, and of the share pools of best effort.
+
+    Args:
+        each_cpu: yield one series for each CPU, too.
+    """
     if topology is None:
         return
     rule = CpuRule.of(topology)
     for kind, pools in (("share_pool", rule.ls), ("be_share_pool", rule.be)):
         found = frozenset[int]().union(*map(cpus, pools.values()))
         yield Gauge(f"koordlet_cpuset_{kind}_cpu_cores", {}, len(found))
-        for cpu in sorted(found):
+        for cpu in sorted(found) if each_cpu else ():
             yield Gauge(f"koordlet_cpuset_{kind}_info", {"cpu": str(cpu)}, 1)
+
+
+def prod_reclaimable(forecast: Forecast | None) -> Iterator[Gauge]:
+    """Yields the unused requests of prod pods as the NodeMetric has them; status 1 and zeros where nothing is predicted."""
+    known = forecast is not None and forecast.cpu_milli is not None and forecast.memory is not None
+    cpu_milli, memory = (forecast.cpu_milli or 0, forecast.memory or 0) if forecast is not None and known else (0, 0)
+    of = {"priority": Priority.PROD.value}
+    for resource, unit, size in (("cpu", "core", cpu_milli / 1000), ("memory", "byte", memory)):
+        yield Gauge("koordlet_node_priority_resource_reclaimable", {**of, "resource": resource, "unit": unit}, size)
+    yield Gauge("koordlet_node_resource_priority_reclaimable_status", of, 0 if known else 1)
 
 
 def suppressed(policy: str, limits: tuple[frozenset[int], int] | None) -> Iterator[Gauge]:

@@ -87,7 +87,13 @@ class QosManager:
         clock_ns: Callable[[], int],
         state_dir: Path | None,
         interval_s: float,
+        keep_quota: bool = False,
     ) -> None:
+        """Prepares the strategies.
+
+        Args:
+            keep_quota: pods with CPUs of their own keep their quota.
+        """
         self.executor: Executor | None = None
         self.hook_records = HookRecords(state_dir, time.time_ns())
         self.hook_records.load()
@@ -100,7 +106,8 @@ class QosManager:
         self._original_values = OriginalValues(state_dir)
         self._original_values.load()
         self._processors = cpu_topology.processors(paths.sys)
-        self.hook_rules = NodeHookRules(slo, pods, gates, frozenset(one.cpu for one in self._processors))
+        online = frozenset(one.cpu for one in self._processors)
+        self.hook_rules = NodeHookRules(slo, pods, gates, online, keep_quota=keep_quota)
         self._spec_of: object = ()
         self._spec = in_force(NodeSloSpec())
         self._lookup = PodCgroupLookup(paths)
@@ -209,12 +216,11 @@ class QosManager:
         if node_pods is not None:
             yield from koordlet_series.node_allocatable(node_pods.object)
             yield from koordlet_series.container_requests(self._lookup.pods)
-            yield from koordlet_series.share_pools(node_pods.topology)
+            yield from koordlet_series.share_pools(node_pods.topology, each_cpu=self._gates["PerCPUMetric"])
             yield from koordlet_series.oom_scores(self._lookup.pods)
             if found is not None:
                 yield from koordlet_series.suppress_usage(found, self._best_effort_uids_of(node_pods))
-        for reason, count in self._eviction_enforcer.requested.items():
-            yield Gauge("koordlet_pod_eviction", {"reason": reason}, count)
+        yield from self._eviction_enforcer.gauges()
         if self.executor is not None:
             if (policy := self._suppress_enforcer.policy) is not None:
                 current = self._suppress_enforcer.current(self._folders.best_effort)

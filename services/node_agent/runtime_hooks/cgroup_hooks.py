@@ -159,14 +159,14 @@ def _cpus_of_container(pod: Pod, _: HookedContainer, rules: HookRules) -> HookVa
 
 
 def _own_cpus(pod: Pod, rules: HookRules) -> bool:
-    """Reports whether the scheduler gave the pod CPUs of its own, which replace its quota.
+    """Reports whether the scheduler gave the pod CPUs of its own, which replace its quota unless it is to be kept.
 
     Raises:
         BadValue: the node does not have them: the quota stays.
     """
     # A pod without containers is known from its runtime alone: its owner may have written the annotation, which must
     # not lift a limit.
-    if not pod.spec.containers or not cpuset.unlimited(pod):
+    if rules.keep_quota or not pod.spec.containers or not cpuset.unlimited(pod):
         return False
     _checked(cpuset.container_cpus(pod, rules.cpus) or "", rules)
     return True

@@ -23,6 +23,7 @@ class HookRules(NamedTuple):
         gates: names of the hooks that are on.
         cpus: None without a NodeResourceTopology.
         online: CPUs of the node; empty: not known.
+        keep_quota: pods with CPUs of their own keep their quota.
     """
 
     gates: frozenset[str] = frozenset()
@@ -31,16 +32,25 @@ class HookRules(NamedTuple):
     normalization: Normalization = Normalization()
     cpus: CpuRule | None = None
     online: frozenset[int] = frozenset()
+    keep_quota: bool = False
 
 
 class NodeHookRules:
     """The rules under the newest messages, for all that apply hooks."""
 
     def __init__(
-        self, slo: NodeSloInformer, pods: NodePodsInformer, gates: Mapping[str, bool], online: frozenset[int]
+        self,
+        slo: NodeSloInformer,
+        pods: NodePodsInformer,
+        gates: Mapping[str, bool],
+        online: frozenset[int],
+        *,
+        keep_quota: bool = False,
     ) -> None:
         self._slo, self._pods, self._gates = slo, pods, gates
-        self._rules = HookRules(frozenset(name for name, on in gates.items() if on), online=online)
+        self._rules = HookRules(
+            frozenset(name for name, on in gates.items() if on), online=online, keep_quota=keep_quota
+        )
         self._inputs: tuple[object, object] | None = None
         self._logged: set[str] = set()
 

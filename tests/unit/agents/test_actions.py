@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from shared.agents import actions, node_slo, receipt
-from shared.agents.actions import ActionReport, AnyAction, BadAction, Burst, EvictionRequested, Killed, Suppressed
+from shared.agents.actions import ActionReport, AnyAction, BadAction, Burst, EvictionRequested, Suppressed
 from shared.agents.node_slo import BadNodeSlo, NodeSlo
 from shared.agents.receipt import Receipt
 
@@ -15,7 +15,6 @@ from shared.agents.receipt import Receipt
         Suppressed("cpuset", 24_000, "0-23"),
         Suppressed("cfsQuota"),
         Burst("0f1c", "c0ffee", 240_000),
-        Killed("0f1c", "the node has 200 MiB left"),
         EvictionRequested("0f1c", "memory of best-effort pods is above 70 % of the node"),
     ],
 )

@@ -23,7 +23,6 @@ from shared.agents.actions import (
     ContainerHooks,
     EvictionRequested,
     HooksReported,
-    Killed,
     PodsRequested,
     Suppressed,
     TopologyReported,
@@ -39,7 +38,6 @@ from shared.events.nodes import (
     NodeTopologyRemoved,
     NodeTopologyReported,
     PodBurst,
-    PodKilled,
 )
 from shared.kube.instants import SECOND
 from shared.kube.meta import Metadata
@@ -88,17 +86,17 @@ def test_an_eviction_of_any_other_pod_is_rejected(state: ActionIngestState, uid:
 def test_an_action_is_recorded_for_an_unknown_pod_but_not_for_one_on_another_node(
     state: ActionIngestState,
 ) -> None:
-    suppressed, burst, killed = (
+    suppressed, burst, unknown = (
         events(state, Suppressed("cpuset", 2000, "0-1"))[0],
         events(state, Burst("uid-p", cfs_quota_us=200_000))[0],
-        events(state, Killed("uid-unknown", "oom"))[0],
+        events(state, Burst("uid-unknown", cfs_quota_us=-1))[0],
     )
     assert isinstance(suppressed, BestEffortSuppressed)
     assert isinstance(burst, PodBurst)
-    assert isinstance(killed, PodKilled)
-    assert (suppressed.cpus, burst.pod, burst.cfs_quota_us, killed.pod) == ("0-1", "d/p", 200_000, "")
+    assert isinstance(unknown, PodBurst)
+    assert (suppressed.cpus, burst.pod, burst.cfs_quota_us, unknown.pod) == ("0-1", "d/p", 200_000, "")
     with pytest.raises(BadAction, match="runs on b"):
-        events(state, Killed("uid-elsewhere", "oom"))
+        events(state, Burst("uid-elsewhere", cfs_quota_us=-1))
 
 
 def test_an_action_too_far_ahead_or_too_old_is_rejected(state: ActionIngestState) -> None:

@@ -91,11 +91,11 @@ def test_its_page_shows_what_was_measured_besides_usage_with_its_labels(made: Ma
         Gauge("koord_node_agent_pod_throttled", {**labels, "pod_uid": "y"}, 0.5),
         Gauge(
             "koordlet_host_application_resource_usage",
-            {"application_name": "nginx", "resource": "cpu", "unit": "core"},
+            {"host_application_name": "nginx", "resource": "cpu", "priority_class": "koord-prod", "qos": "LS"},
             1,
         ),
     )
     page = AgentMetrics(lambda: made.agent.figures()._replace(gauges=gauges), lambda: True).text().decode()
     assert 'koord_node_agent_pod_throttled{node="worker-1",pod_name="p",pod_namespace="d",pod_uid="y"} 0.5' in page
-    assert 'koordlet_host_application_resource_usage{application_name="nginx",node="worker-1"' in page
+    assert 'koordlet_host_application_resource_usage{host_application_name="nginx",node="worker-1"' in page
     assert page.count("# TYPE koord_node_agent_pod_throttled") == 1

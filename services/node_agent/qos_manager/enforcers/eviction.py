@@ -4,8 +4,9 @@ Source: spec/node-agent.md 3.2, 3.3.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from services.node_agent.collectors.interference_gauges import Gauge
 from services.node_agent.qos_manager.strategies.evict_until_released import Task
 from services.node_agent.qos_manager.strategies.eviction_strategies import (
     Load,
@@ -22,6 +23,8 @@ from shared.kube.slo_config import ResourceThreshold
 
 EVICTION_RETRY_NS = 120 * SECOND
 """Nanoseconds after which the eviction of a pod that is still there is requested again."""
+DETAIL_KEPT_NS = 300 * SECOND
+"""Nanoseconds after its last eviction for which a pod has a series of its own."""
 
 
 class EvictionEnforcer:
@@ -36,6 +39,8 @@ class EvictionEnforcer:
         self._report_action = report_action
         self._strategies = (cpu_strategies(started_ns), memory_strategies())
         self._requested_ns: dict[str, int] = {}
+        self._by_pod: dict[tuple[str, str, str], tuple[int, int]] = {}
+        """(namespace, name, reason) -> (evictions requested, instant of the last one)."""
         self.requested: Counter[str] = Counter()
 
     @property
@@ -47,6 +52,8 @@ class EvictionEnforcer:
         """Runs the strategies whose gate is on and whose pause is over."""
         for uid in [uid for uid, at_ns in self._requested_ns.items() if now_ns - at_ns > EVICTION_RETRY_NS]:
             del self._requested_ns[uid]
+        for key in [key for key, (_, at_ns) in self._by_pod.items() if now_ns - at_ns > DETAIL_KEPT_NS]:
+            del self._by_pod[key]
 
         def evict(pod: Pod, task: Task) -> bool:
             if MIRROR in (pod.metadata.annotations or {}):
@@ -55,6 +62,8 @@ class EvictionEnforcer:
             why = reason(task.feature)
             self._report_action(EvictionRequested(pod.metadata.uid, f"{why}: to release {short}"))
             self.requested[why] += 1
+            key = (pod.metadata.namespace, pod.metadata.name, why)
+            self._by_pod[key] = (self._by_pod.get(key, (0, 0))[0] + 1, now_ns)
             self._requested_ns[pod.metadata.uid] = now_ns
             return True
 
@@ -62,3 +71,11 @@ class EvictionEnforcer:
             if not each.is_cooling(now_ns):
                 outcomes = each.outcomes(self._gates, threshold, node, pods, load)
                 each.carry_out(outcomes, evict, lambda pod: pod.metadata.uid in self._requested_ns, now_ns)
+
+    def gauges(self) -> Iterator[Gauge]:
+        """Yields evictions by reason, and the newest of them by pod."""
+        for why, count in self.requested.items():
+            yield Gauge("koordlet_pod_eviction", {"reason": why}, count)
+        for (namespace, name, why), (count, _) in self._by_pod.items():
+            labels = {"pod_namespace": namespace, "pod_name": name, "reason": why}
+            yield Gauge("koordlet_pod_eviction_detail", labels, count)

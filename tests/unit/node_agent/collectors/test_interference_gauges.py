@@ -78,15 +78,22 @@ def test_pressure_of_pods_and_containers_has_resource_and_degree(tmp_path: Path)
     folder.mkdir(parents=True)
     for file in ("cpu.pressure", "memory.pressure"):
         (folder / file).write_text(
-            "some avg10=3.00 avg60=0 avg300=0 total=1\nfull avg10=2.00 avg60=0 avg300=0 total=1\n"
+            "some avg10=3.00 avg60=2.50 avg300=0.25 total=1\n"
+            + ("full avg10=2.00 avg60=1.00 avg300=0 total=1\n" if file == "memory.pressure" else "")
         )
     made = details(tmp_path, "PSICollector=true", [0], 2)
     made.run_cycle([pod_cgroups()])
+    assert list(next(made.gauges()).labels) == [
+        "pod_uid", "pod_namespace", "pod_name", "psi_resource_type", "psi_precision", "psi_degree",
+        "cpu_full_supported",
+    ]  # fmt: skip
     labels = ("koordlet_pod_psi", "x", "d", "p")
+    values = {"some": (3.0, 2.5, 0.25), "full": (2.0, 1.0, 0.0)}
     assert shown(made) == {
-        (*labels, resource, "10", degree): value
-        for resource in ("cpu", "mem")
-        for degree, value in (("some", 3.0), ("full", 2.0))
+        (*labels, resource, precision, degree, full): value
+        for resource, full, degrees in (("cpu", "false", ("some",)), ("mem", "true", ("some", "full")))
+        for degree in degrees
+        for precision, value in zip(("avg10", "avg60", "avg300"), values[degree], strict=True)
     }
 
 
@@ -166,7 +173,7 @@ def test_cache_and_bandwidth_usage_of_classes_is_read(tmp_path: Path) -> None:
     (folder.parent / "mon_sub_L3_00").mkdir()
     assert resctrl_monitor.cache_usage(tmp_path / "sys/fs/resctrl", ("LS", "BE")) == [
         CacheUse("BE", 1, "llc", 163_840),
-        CacheUse("BE", 1, "total", 12),
+        CacheUse("BE", 1, "mbm_total_bytes", 12),
     ]
     made = details(tmp_path, "ResctrlCollector=true", [0])
     made.run_cycle([])

@@ -76,7 +76,27 @@ def test_pods_of_one_group_share_a_cookie_and_others_do_not(
     assert table.cookies[1] == table.cookies[2] == table.cookies[4] != 0
     assert table.cookies[3] not in {0, table.cookies[1]}
     assert table.cookies[5] == 0
-    assert {gauge.labels["group"] for gauge in cookies.gauges()} == {"", "mine"}
+    shown = [gauge.labels for gauge in cookies.gauges() if gauge.name == "koordlet_container_core_sched_cookie"]
+    assert {(each["core_sched_group"], each["core_sched_cookie"]) for each in shown} == {
+        ("", str(table.cookies[1])),
+        ("mine", str(table.cookies[3])),
+    }
+    assert list(shown[0]) == [
+        "pod_uid", "pod_namespace", "pod_name", "container_name", "container_id", "core_sched_group",
+        "core_sched_cookie",
+    ]  # fmt: skip
+
+
+def test_assignments_of_a_group_are_counted_by_outcome(cookies: CoreSchedGroups, table: Table, tmp_path: Path) -> None:
+    def counted() -> dict[tuple[str, ...], float]:
+        name = "koordlet_core_sched_cookie_manage_status"
+        return {tuple(each.labels.values()): each.value for each in cookies.gauges() if each.name == name}
+
+    for _ in range(2):
+        cookies.reconcile(RULE, [pod(tmp_path, "a", 1), pod(tmp_path, "b", 99, core_sched_group_id="ended")])
+    assert counted() == {("", "succeeded"): 1, ("ended", "failed"): 2}
+    cookies.reconcile(RULE, [pod(tmp_path, "a", 1, 2)])
+    assert counted() == {("", "succeeded"): 2}
 
 
 def test_new_processes_join_a_sibling_that_still_lives(cookies: CoreSchedGroups, table: Table, tmp_path: Path) -> None:

@@ -135,6 +135,18 @@ def test_a_pod_with_cpus_of_its_own_starts_on_them_without_a_quota() -> None:
     assert not made.resources.HasField("memory")
 
 
+def test_a_pod_with_cpus_of_its_own_keeps_its_quota_where_the_settings_say_so() -> None:
+    labels, annotations = {"koordinator.sh/qosClass": "LSR"}, {STATUS: '{"cpuset":"2-3"}'}
+    pod = sandbox(labels, annotations, "/kubepods/podu1")
+    known = kept_pod("p", namespace="d", uid="u1", labels=labels, annotations=annotations)
+    node = Node(RULES._replace(keep_quota=True), known)
+    node.run(pod)
+    assert node.written == []
+    made = node.create(pod, container(cpu={"quota": {"value": 200_000}}))
+    assert made.resources.cpu.cpus == "2-3"
+    assert not made.resources.cpu.HasField("quota")
+
+
 def test_a_pod_that_the_agent_does_not_know_yet_keeps_its_quota_on_the_cpus_that_its_annotation_claims() -> None:
     made = Node().create(sandbox({}, {STATUS: '{"cpuset":"2-3"}'}, BURSTABLE), container())
     assert made.resources.cpu.cpus == "2-3"

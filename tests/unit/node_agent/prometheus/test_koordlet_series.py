@@ -3,8 +3,11 @@
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from services.node_agent.prometheus.exposition import TEXTS
+from services.node_agent.prometheus.koordlet_series import prod_reclaimable
+from shared.agents.report import Forecast
 from shared.domain.cpu_set import cpu_list
 from shared.kube.node_resource_topology import BE_SHARED_POOLS, SHARED_POOLS
 from shared.kube.pod import ResourceRequirements
@@ -58,8 +61,9 @@ def test_the_limit_of_best_effort_under_either_policy(tmp_path: Path) -> None:
     assert not any(name[0] == "be_suppress_cpu_cores" for name in shown(machine))
 
 
-def test_share_pools_by_their_cpus(tmp_path: Path) -> None:
-    machine = ManagedNode(tmp_path, 1)
+@pytest.mark.parametrize(("gates", "cpus"), [("", ""), ("PerCPUMetric=true", "0-1,6")])
+def test_share_pools_by_their_cpus(tmp_path: Path, gates: str, cpus: str) -> None:
+    machine = ManagedNode(tmp_path, 1, gates)
     pools = [{"socket": 0, "node": 0, "cpuset": "0-1"}, {"socket": 0, "node": 1, "cpuset": "6"}]
     topology = {SHARED_POOLS: msgspec.json.encode(pools).decode(), BE_SHARED_POOLS: '[{"cpuset":"0-2"}]'}
     machine.pods(BATCH, WEB, topology=topology)
@@ -67,14 +71,29 @@ def test_share_pools_by_their_cpus(tmp_path: Path) -> None:
     found = shown(machine)
     assert found["cpuset_share_pool_cpu_cores",] == 3
     assert found["cpuset_be_share_pool_cpu_cores",] == 3
-    assert cpu_list(int(name[1]) for name in found if name[0] == "cpuset_share_pool_info") == "0-1,6"
+    assert cpu_list(int(name[1]) for name in found if name[0] == "cpuset_share_pool_info") == cpus
 
 
 def test_evictions_by_their_reason(tmp_path: Path) -> None:
     machine = ManagedNode(tmp_path, 1, "BEMemoryEvict=true")
     machine.slo(resourceUsedThresholdWithBE={"enable": True, "memoryEvictThresholdPercent": 70})
     machine.run_cycle(node=1, ls=0.5, be=0.3, memory=13 * GIB)
-    assert shown(machine)["pod_eviction", "trigger by koordlet feature BEMemoryEvict"] == 1
+    reason = "trigger by koordlet feature BEMemoryEvict"
+    assert shown(machine)["pod_eviction", reason] == 1
+    assert shown(machine)["pod_eviction_detail", "default", "be", reason] == 1
+    machine.clock.now_ns += 301 * 10**9
+    machine.run_cycle(node=1, ls=0.5, be=0.3, memory=GIB)
+    found = shown(machine)
+    assert found["pod_eviction", reason] == 1
+    assert ("pod_eviction_detail", "default", "be", reason) not in found
+
+
+def test_unused_requests_of_prod_pods_as_the_node_metric_has_them() -> None:
+    def values(forecast: Forecast | None) -> list[float]:
+        return [each.value for each in prod_reclaimable(forecast)]
+
+    assert values(Forecast(1_500, GIB)) == [1.5, GIB, 0]
+    assert values(None) == values(Forecast()) == [0, 0, 1]
 
 
 def test_quotas_that_cpu_burst_has_raised_and_scores_of_annotations(tmp_path: Path) -> None:
