@@ -121,6 +121,7 @@ class Invariants:
         self._highest_max: dict[str, int] = {}  # uid of a quota -> nanos of CPU
         self._budgets = budgets
         self._evicted: Counter[str] = Counter()  # node, or `cluster` -> pods evicted since the newest release
+        self._unrecorded: dict[str, str] = {}  # uid of a pod whose eviction has no outcome in the log -> its node
 
     # -- the log
 
@@ -151,10 +152,12 @@ class Invariants:
                     self._decided_s[uid] = max(self._decided_s.get(uid, 0.0), _recorded_s(row))
             elif row.type == _RELEASED:
                 self._evicted.clear()
+                self._unrecorded.clear()
             elif row.type == _DELETED:
                 self.gone_s[msgspec.json.decode(row.data, type=_Named).pod_uid] = asyncio.get_running_loop().time()
             elif row.type == _STARTED and context == "cluster":
                 self.gateway_began_s.append(asyncio.get_running_loop().time())
+                self._forget_nodes_of_the_gone()
             elif row.type in _ONE_SHOT_OUTCOMES:
                 self._check_outcome(cause, row)
 
@@ -182,12 +185,20 @@ class Invariants:
             return
         if (first := self.outcomes.setdefault(row.cause, row.type)) and first is not row.type:
             self._report(f"{at}: {row.cause} has a second outcome, {row.type} after {first}")
+        self._unrecorded.pop(self.one_shots[row.cause], None)
         if row.type == _BOUND:
             bound = msgspec.json.decode(row.data, type=_Named)
             if self._bound.get(bound.pod_uid) != bound.node:
                 self._report(f"{at} says bound to {bound.node}; {bound.pod_uid} is on {self._bound.get(bound.pod_uid)}")
         elif row.type in _REFUSED and self._is_on(self.one_shots[row.cause], self._nodes.get(row.cause)):
             self._report(f"{at} says {row.type} of {row.cause}, whose pod is bound to that node")
+
+    def _forget_nodes_of_the_gone(self) -> None:
+        """Lets evictions spend no budget of a node that a gateway, ending between the records of the pod's end and of
+        its eviction, has taken with it: the next one counts them for the cluster alone.
+        """
+        for uid in self._unrecorded.keys() & self.gone_s.keys():
+            self._evicted[self._unrecorded.pop(uid)] -= 1
 
     def _is_on(self, uid: str, node: str | None) -> bool:
         """Reports whether the server has the pod, bound to the node. One that is gone may count as refused."""
@@ -292,11 +303,13 @@ class Invariants:
             self._report(f"{key} is evicted, and no service that may has requested it")
         self._migrations.evicted(uid)
         self._check_age(key, uid)
-        self._check_budgets(key)
+        self._check_budgets(key, uid)
 
-    def _check_budgets(self, key: str) -> None:
+    def _check_budgets(self, key: str, uid: str) -> None:
         """Counts an eviction. A world is shorter than the window, so only a release begins a new one."""
         node = self._api.objects["pods"][key]["spec"].get("nodeName", "")
+        if node:
+            self._unrecorded[uid] = node
         for scope, limit in ((node, self._budgets.node), ("cluster", self._budgets.cluster)):
             if not scope:
                 continue  # a pod without a node
