@@ -162,6 +162,8 @@ class Gateway:
 
     async def _work(self, group: asyncio.TaskGroup) -> None:
         """Works until a stop is requested; then lets effects end, whose outcomes are appended after that."""
+        # An earlier gateway may have acted on intents that no event of its own shows, and the bus may be behind.
+        await self._runtime.follower.read_to_heads()
         self._effect_runner.before_lists(self._state)
         watchers = [Watcher(self._api, resource, self._settings, self._observations) for resource in self._resources]
         inputs = [group.create_task(watcher.run(), name=f"watch {watcher.name}") for watcher in watchers]

@@ -231,6 +231,16 @@ class Follower:
         await self.caught_up({name: (await self._reader.head(name)).seq})
         return self._projection.positions[name]
 
+    async def read_to_heads(self) -> None:
+        """Folds every followed context to its head in Postgres: all that an earlier leader of this service may have read
+        and acted on.
+
+        Raises:
+            Parked, LogRewound, MissingEvents: the process cannot go on.
+        """
+        for name in self._contexts:
+            await self.read_to_head(name)
+
     def own(self, records: Iterable[RecordedEvent], position: Position, epoch: int) -> None:
         """Folds events that this process has just committed; their announcement will be a repeat.
 
