@@ -89,6 +89,9 @@ MAX_CONTAINERS = 128
 """Containers in one action at most; an agent with more sends several."""
 
 
+Route = Literal["", "nri", "proxy", "reconciler"]
+
+
 class ContainerHooks(msgspec.Struct, frozen=True):
     """Records whether the runtime hooks of one container were in force when its program started.
 
@@ -97,8 +100,8 @@ class ContainerHooks(msgspec.Struct, frozen=True):
         pod: `namespace/name`. pod_uid: as the pod's cgroup is named; both as the node has them.
         state: `applied`: it started with all values; `repaired`: it ran without some of them for `after_ms`;
             `notApplied`: it has run without those of `failed` so far, or to its end.
-        route: the way by which the agent reached it: `nri`, `reconciler`, or empty: its values were found in place, or
-            never set.
+        route: the way by which the agent reached it: `nri`, `proxy` (a runtime proxy), `reconciler`, or empty: its
+            values were found in place, or never set.
         hooks: names of those in force. failed: name -> reason.
         after_ms: milliseconds from the start of its program, for `repaired`; None where the start is not known.
         at_ns: its creation as the runtime announced it, or the instant at which the agent found it; nanoseconds since
@@ -111,7 +114,7 @@ class ContainerHooks(msgspec.Struct, frozen=True):
     container: Name
     state: Literal["applied", "repaired", "notApplied"]
     at_ns: Instant
-    route: Literal["", "nri", "reconciler"] = ""
+    route: Route = ""
     hooks: Annotated[tuple[Name, ...], Meta(max_length=16)] = ()
     failed: Annotated[dict[Name, Reason], Meta(max_length=16)] = {}
     after_ms: Annotated[int, Meta(ge=0, le=2**53)] | None = None

@@ -102,7 +102,7 @@ class HookedContainer(msgspec.Struct, frozen=True, omit_defaults=True):
         state: `applied`: it started with all values; `repaired`: it ran without some of them for `after_ms`;
             `notApplied`: it has run without those of `failed` so far, or to its end.
         at_ns: its creation, or the instant at which the agent found it; by the node's clock.
-        route: `nri`, `reconciler`, or empty: its values were found in place, or never set.
+        route: `nri`, `proxy`, `reconciler`, or empty: its values were found in place, or never set.
         hooks: names of those in force. failed: name -> reason.
         after_ms: milliseconds from the start of its program, for `repaired`; None where the start is not known.
     """

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,7 @@ from tests.node.first_values import body
 from tests.node.koordstream_on_node import Site, site
 from tests.node.latency_experiment import COLOCATED
 from tests.node.real_node import K8S, NODE, require_node
-from tests.support.kube_system import beside
+from tests.support.kube_system import beside, koord
 from tests.support.prepared_folders import copy_cluster
 from tests.support.waiting import until
 
@@ -107,3 +108,10 @@ async def test_200_containers_start_right_while_agent_and_proxy_are_killed_each_
                     assert {name: values[name] for name in RIGHT} == RIGHT, values
                     starts += 1
     assert starts >= 10 * TURNS
+    text = await koord(there.system, "node", "hooks", there.node.name, "--limit=100000", "-o", "json")
+    records = [each for each in json.loads(text)["containers"] if each["pod"].startswith(f"{SPACE}/")]
+    routes = Counter((each["state"], each.get("route", "")) for each in records)
+    print(f"{starts} starts; records: {dict(routes)}")
+    assert routes.keys() <= {("applied", "proxy"), ("applied", "")}, "each had its values"
+    # An agent that is away when a container has started leaves it without a route, or without a record once it has ended.
+    assert routes["applied", "proxy"] > 0.8 * starts

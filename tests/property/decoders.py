@@ -250,14 +250,16 @@ def _hook_service() -> Iterator[tuple[str, Fuzzed]]:
     """Yields what a hook server sends to the runtime proxy, and the proxy to the agent."""
     rules = HookRules(frozenset(CGROUP_HOOKS), online=frozenset(range(8)))
     hooks = {name: as_hook(name, lambda: rules, lambda: True) for name in CGROUP_HOOKS}
-    agent = HookAnswers(hooks, lambda _: None, NodeCgroups(rules=lambda: rules), stop_at_failure=True)
+    agent = HookAnswers(
+        hooks, lambda _: None, NodeCgroups(rules=lambda: rules), records=HookRecords(None, 0), stop_at_failure=True
+    )
     annotations = {SPEC: _BATCH.decode(), OOM_SCORE_ADJ: "5"}
     labels = {"koordinator.sh/qosClass": "BE"}
     request = {"container_meta": {"name": "c"}, "pod_labels": labels, "pod_annotations": annotations}
     container = ContainerResourceHookRequest(**request, container_envs={"A": "1"}).SerializeToString()
     pod = PodSandboxHookRequest(labels=labels, annotations=annotations).SerializeToString()
-    for stage, accepted in ((stages.CREATE_CONTAINER, container), (stages.UPDATE_CONTAINER, container)):
-        yield f"hooks: {stage}", Fuzzed(partial(agent.answer, stage), (KoordError,), (accepted,))
+    for stage in (stages.CREATE_CONTAINER, stages.UPDATE_CONTAINER, stages.AFTER_START_CONTAINER):
+        yield f"hooks: {stage}", Fuzzed(partial(agent.answer, stage), (KoordError,), (container,))
     yield "hooks: PreRunPodSandbox", Fuzzed(partial(agent.answer, stages.RUN_POD_SANDBOX), (KoordError,), (pod,))
 
     def merged(data: bytes) -> object:

@@ -5,6 +5,8 @@ Each is a function of the request and of what is in memory, but for the files of
 """
 
 import logging
+import re
+import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -17,14 +19,16 @@ from services.node_agent.qos_manager.enforcers.hook_audit import StartOnly
 from services.node_agent.runtime_hooks import hook_stages
 from services.node_agent.runtime_hooks.cgroup_hooks import CGROUP_HOOKS, HookedContainer, container_values
 from services.node_agent.runtime_hooks.container_hooks import Adjustment, Hook, HookFailed, HookResults, run_hooks
-from services.node_agent.runtime_hooks.hook_records import short
+from services.node_agent.runtime_hooks.hook_records import HookRecords, short, state_of
 from services.node_agent.runtime_hooks.hook_values import HookValues
+from shared.agents.actions import ContainerHooks, Route
 from shared.runtime_hooks.messages import (
     ContainerResourceHookRequest,
     ContainerResourceHookResponse,
     PodSandboxHookRequest,
     PodSandboxHookResponse,
 )
+from shared.runtime_hooks.stages import AFTER_START_CONTAINER
 
 log = logging.getLogger(__name__)
 
@@ -32,9 +36,19 @@ MOST_CREATED = 4_096
 """Containers that are remembered by pod and name, at most; the oldest are forgotten first."""
 
 
-class Answered(NamedTuple):
-    """The hooks that a created container got, and those that it lacks with the reasons."""
+_ID = re.compile(r"[0-9a-f]{16,64}").fullmatch
 
+
+class Answered(NamedTuple):
+    """The hooks that a created container got, and those that it lacks with the reasons.
+
+    Attributes:
+        attempt: the kubelet's number of the container among those of its name.
+        at_ns: of the answer, nanoseconds since the epoch.
+    """
+
+    attempt: int
+    at_ns: int
     applied: tuple[str, ...]
     failed: Mapping[str, str]
 
@@ -52,6 +66,7 @@ class HookAnswers(HookedRequests):
         allocations: Allocations,
         cgroups: NodeCgroups,
         *,
+        records: HookRecords,
         stop_at_failure: bool,
         disabled: frozenset[str] = frozenset(),
     ) -> None:
@@ -59,11 +74,15 @@ class HookAnswers(HookedRequests):
 
         Args:
             hooks: of containers that are created, by name.
+            records: of containers, which this adds to once they have an id.
             disabled: stages at which no hook runs.
         """
         super().__init__(hooks, allocations, cgroups, stop_at_failure=stop_at_failure)
         self._created: dict[tuple[str, str], Answered] = {}
+        self._records = records
         stages = {hook_stages.CREATE_CONTAINER: self._create_container}
+        if hook_stages.CREATE_CONTAINER not in disabled:
+            stages[AFTER_START_CONTAINER] = self._container_started
         if hooks.keys() & CGROUP_HOOKS.keys():
             stages[hook_stages.RUN_POD_SANDBOX] = self._run_pod_sandbox
             stages[hook_stages.UPDATE_CONTAINER] = self._update_container
@@ -88,7 +107,7 @@ class HookAnswers(HookedRequests):
     def missing(self, needed: StartOnly, each: PodCgroups, container: str) -> Mapping[str, str]:
         """Returns the hooks that a running container lacks of those that act at its creation, with the reasons.
 
-        A request has no id, so a container is known by its pod and name.
+        The request to create it has no id, so a container is known by its pod and name.
 
         Args:
             needed: returns those that it would lack if no answer of this run had been for it.
@@ -97,7 +116,12 @@ class HookAnswers(HookedRequests):
         answered = self._created.get((each.pod.metadata.uid, container))
         if answered is None:
             return found
-        return {name: reason for name, reason in found.items() if name not in answered.applied} | dict(answered.failed)
+        failed = {name: reason for name, reason in answered.failed.items() if name not in CGROUP_HOOKS}
+        return {name: reason for name, reason in found.items() if name not in answered.applied} | failed
+
+    def route(self, each: PodCgroups, container: str) -> Route:
+        """Returns the route of a container whose values are in place: the proxy where this run has answered for it."""
+        return "proxy" if (each.pod.metadata.uid, container) in self._created else ""
 
     def _run_pod_sandbox(self, request: Any) -> Any:
         """Sets the values of a new pod's cgroup, which the kubelet has made."""
@@ -122,18 +146,43 @@ class HookAnswers(HookedRequests):
             reason = f"a runtime proxy cannot add {missing}; use NRI"
             results = results._replace(failures=(*results.failures, HookFailed("mounts and devices", context, reason)))
         self._count(results)
-        self._remember(pod.uid, context.container, results)
+        self._remember(pod.uid, request.container_meta, results)
         response = _copy(request)
         response.container_envs.update(results.adjustment.env)
         _set_resources(response.container_resources, results.adjustment.values)
         return response
 
-    def _remember(self, uid: str, container: str, results: HookResults) -> None:
-        failed = {one.hook: short(one.reason) for one in results.failures if one.hook not in CGROUP_HOOKS}
-        self._created.pop((uid, container), None)
-        self._created[uid, container] = Answered(results.applied, failed)
+    def _remember(self, uid: str, container: Any, results: HookResults) -> None:
+        failed = {one.hook: short(one.reason) for one in results.failures}
+        self._created.pop((uid, container.name), None)
+        self._created[uid, container.name] = Answered(container.attempt, time.time_ns(), results.applied, failed)
         if len(self._created) > MOST_CREATED:
             del self._created[next(iter(self._created))]
+
+    def _container_started(self, request: Any) -> Any:
+        """Records a container, which has its id by now.
+
+        One that this run has not answered for, or that the reconciler has found first, is recorded by what its files
+        show.
+        """
+        pod, container = request.pod_meta, request.container_meta
+        answered = self._created.get((pod.uid, container.name))
+        if (
+            answered is not None
+            and answered.attempt == container.attempt
+            and _ID(container.id)
+            and container.id not in self._records.expected
+        ):
+            if self._cgroups.pod(pod.uid) is None:
+                self._records.provisional.add(container.id)
+            self._records.put(
+                ContainerHooks(
+                    container.id, pod.uid, f"{pod.namespace}/{pod.name}", container.name, state_of(answered.failed),
+                    answered.at_ns, route="proxy", hooks=answered.applied, failed=dict(answered.failed),
+                )
+            )  # fmt: skip
+            self._records.flush(time.time_ns())
+        return _copy(request)
 
     def _update_container(self, request: Any) -> Any:
         """Keeps the values of the hooks in an update of a container's resources by the kubelet.

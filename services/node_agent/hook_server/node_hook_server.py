@@ -28,11 +28,14 @@ def hook_server(
         hooks,
         allocations,
         cgroups,
+        records=qos_manager.hook_records,
         stop_at_failure=settings.hook_failure_policy == "Fail",
         disabled=disabled_stages(settings.disabled_hook_stages),
     )
     qos_manager.runtime_side = RuntimeSide(
-        start_only=partial(answers.missing, missing_without_runtime(hooks)), follows_ends=not answers.stages
+        start_only=partial(answers.missing, missing_without_runtime(hooks)),
+        route=answers.route,
+        follows_ends=not answers.stages,
     )
     if not answers.stages:
         return None

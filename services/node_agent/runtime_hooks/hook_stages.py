@@ -1,13 +1,13 @@
 """Stages in the life of a pod at which hooks run, by upstream's names. Source: spec/node-agent.md 4.1."""
 
 from shared.errors import KoordError
+from shared.runtime_hooks.stages import AFTER_START_CONTAINER
 
 RUN_POD_SANDBOX = "PreRunPodSandbox"
 CREATE_CONTAINER = "PreCreateContainer"
 UPDATE_CONTAINER = "PreUpdateContainerResources"
 WITHOUT_HOOKS = (
     "PreStartContainer",
-    "PostStartContainer",
     "PostStopContainer",
     "PostStopPodSandbox",
     "PreRemoveRunPodSandbox",
@@ -33,7 +33,7 @@ def disabled_stages(text: str) -> frozenset[str]:
     """
     found = set()
     for name in filter(None, (part.strip() for part in text.split(","))):
-        if name in {RUN_POD_SANDBOX, CREATE_CONTAINER, UPDATE_CONTAINER}:
+        if name in {RUN_POD_SANDBOX, CREATE_CONTAINER, UPDATE_CONTAINER, AFTER_START_CONTAINER}:
             found.add(name)
         elif name not in WITHOUT_HOOKS:
             raise BadStages(name)

@@ -21,6 +21,7 @@ from services.node_agent.hook_server.hook_server import REGISTRATION, HookServer
 from services.node_agent.nri.hooked_requests import NodeCgroups
 from services.node_agent.runtime_hooks.batch_resource import BatchRule
 from services.node_agent.runtime_hooks.cgroup_hooks import CGROUP_HOOKS, as_hook
+from services.node_agent.runtime_hooks.hook_records import HookRecords
 from services.node_agent.runtime_hooks.hook_rules import HookRules
 from shared.runtime.task_cancellation import cancel_and_wait
 from shared.runtime_hooks import stages
@@ -252,7 +253,9 @@ async def test_a_proxy_that_is_stopped_finishes_its_calls(proxy: Proxy, hooks: A
 async def test_the_agents_hooks_reach_a_container_through_the_proxy(proxy: Proxy) -> None:
     rules = HookRules(frozenset(CGROUP_HOOKS), batch=BatchRule(quota=True), online=frozenset({0, 1}))
     hooks = {name: as_hook(name, lambda: rules, lambda: False) for name in CGROUP_HOOKS}
-    answers = HookAnswers(hooks, lambda _: None, NodeCgroups(rules=lambda: rules), stop_at_failure=False)
+    records = HookRecords(None, 0)
+    cgroups = NodeCgroups(rules=lambda: rules)
+    answers = HookAnswers(hooks, lambda _: None, cgroups, records=records, stop_at_failure=False)
     socket = proxy.folder / "agent.sock"
     registration = Registration(remote_endpoint=str(socket), failure_policy="Fail", runtime_hooks=answers.stages)
     serving = asyncio.create_task(HookServer(socket, proxy.registrations, registration, answers).run())
@@ -272,3 +275,7 @@ async def test_the_agents_hooks_reach_a_container_through_the_proxy(proxy: Proxy
     (proxy.registrations / REGISTRATION).unlink()
     assert (values["cpu.shares"], values["cpu.cfs_quota_us"], values["oom_score_adj"]) == ("51", "5000", "950")
     assert values["memory.limit_in_bytes"] == str(32 << 20)
+    (record,) = (each for report in records.reports(0) for each in report.containers)
+    assert (record.container_id, record.state, record.route) == (container, "applied", "proxy")
+    assert (record.pod, record.pod_uid, record.container) == ("default/batch", "uid-batch", "main")
+    assert record.hooks == ("BatchResource", "OOMScoreAdj")

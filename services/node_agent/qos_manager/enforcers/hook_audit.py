@@ -25,7 +25,7 @@ from services.node_agent.runtime_hooks.hook_records import Expected, HookRecords
 from services.node_agent.runtime_hooks.hook_rules import HookRules
 from services.node_agent.runtime_hooks.hook_values import HookValues
 from services.node_agent.states_informer.container_names_from_log_links import LoggedContainer
-from shared.agents.actions import ContainerHooks
+from shared.agents.actions import ContainerHooks, Route
 from shared.kube.instants import SECOND
 
 STARTS_WITHIN_NS = 60 * SECOND
@@ -44,12 +44,14 @@ class RuntimeSide(NamedTuple):
     Attributes:
         settled: the runtime has listed its containers, or cannot be reached: until then it may know more than files.
         start_only: hooks that only the runtime can apply.
+        route: from a pod and a container's name to the route of one whose values are in place, where it is known.
         follows_ends: a container that ended unseen lacked its hooks. False for a proxy before the runtime, whose
-            requests are for containers that have no id yet.
+            requests for new containers have no id: the agent may end between such a request and the start.
     """
 
     settled: Callable[[], bool] = lambda: True
     start_only: StartOnly = lambda *_: {}
+    route: Callable[[PodCgroups, str], Route] = lambda *_: ""
     follows_ends: bool = True
 
 
@@ -93,7 +95,7 @@ class HookAudit:
             expected = replace(record, route="reconciler")
             self._records.expect(Expected(expected, computed.values, lambda: each.folder))
         elif not known and self._runtime.settled():  # until then the runtime may know more of it than its files show
-            self._records.put(record)
+            self._records.put(replace(record, route=self._runtime.route(each, container)))
 
     def flush(self) -> None:
         """Keeps what is new over the end of the agent: containers that are about to be repaired, before they are."""

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import tempfile
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -25,9 +26,11 @@ from services.node_agent.runtime_hooks.container_hooks import (
     HookFailed,
 )
 from services.node_agent.runtime_hooks.cpu_normalization import Normalization
-from services.node_agent.runtime_hooks.hook_records import START_ONLY
+from services.node_agent.runtime_hooks.hook_records import START_ONLY, Expected, HookRecords
 from services.node_agent.runtime_hooks.hook_rules import HookRules
 from services.node_agent.runtime_hooks.hook_values import HookValues
+from shared.agents.actions import ContainerHooks
+from shared.kube.instants import SECOND
 from shared.kube.pod import Pod
 from shared.runtime.task_cancellation import cancel_and_wait
 from shared.runtime_hooks.messages import (
@@ -39,11 +42,18 @@ from shared.runtime_hooks.messages import (
     method_of,
 )
 from shared.runtime_hooks.registration import Registration, read_registration
-from shared.runtime_hooks.stages import CREATE_CONTAINER, RUN_POD_SANDBOX, START_CONTAINER, UPDATE_CONTAINER
+from shared.runtime_hooks.stages import (
+    AFTER_START_CONTAINER,
+    CREATE_CONTAINER,
+    RUN_POD_SANDBOX,
+    START_CONTAINER,
+    UPDATE_CONTAINER,
+)
 from tests.support.pods import kept_pod
 from tests.support.waiting import until
 
 GIB = 2**30
+CID = "c" * 64
 BATCH = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "1Gi"}
 ANNOTATIONS = {
     "node.koordinator.sh/extended-resource-spec": json.dumps(
@@ -59,7 +69,9 @@ RULES = HookRules(frozenset(CGROUP_HOOKS), batch=BatchRule(quota=True), online=f
 class Node:
     """The node's side: pods, rules and the values written for new pods."""
 
-    def __init__(self, rules: HookRules = RULES, *known: Pod, fail: bool = False, **hooks: Any) -> None:
+    def __init__(
+        self, rules: HookRules = RULES, *known: Pod, fail: bool = False, folder: Path | None = None, **hooks: Any
+    ) -> None:
         self.written: list[tuple[str, str, HookValues]] = []
         pods = {pod.metadata.uid: pod for pod in known}
 
@@ -69,7 +81,11 @@ class Node:
 
         own = {name: as_hook(name, lambda: rules, lambda: True) for name in CGROUP_HOOKS}
         cgroups = NodeCgroups(pods.get, lambda: rules, write)
-        self.answers = HookAnswers({**own, **hooks}, lambda _: None, cgroups, stop_at_failure=fail)
+        self.records = HookRecords(folder, 0)
+        self.records.load()
+        self.answers = HookAnswers(
+            {**own, **hooks}, lambda _: None, cgroups, records=self.records, stop_at_failure=fail
+        )
 
     def run(self, **request: Any) -> Any:
         data = PodSandboxHookRequest(pod_meta=META, cgroup_parent=PARENT, **request).SerializeToString()
@@ -79,7 +95,7 @@ class Node:
         request = {"pod_labels": BE, "pod_annotations": ANNOTATIONS, **request}
         data = ContainerResourceHookRequest(
             pod_meta=META,
-            container_meta={"name": "main"},
+            container_meta=request.pop("container_meta", {"name": "main"}),
             container_resources=resources or {},
             pod_cgroup_parent=PARENT,
             container_envs={"A": "1"},
@@ -157,6 +173,67 @@ def test_a_container_lacks_the_hooks_at_its_creation_for_which_there_was_no_answ
     assert missing("other") == {"GPU": START_ONLY, "RDMA": START_ONLY}
 
 
+def recorded(node: Node) -> list[ContainerHooks]:
+    return [each for report in node.records.reports(0) for each in report.containers]
+
+
+def test_a_container_is_recorded_with_its_route_once_it_has_started(tmp_path: Path) -> None:
+    node = Node(folder=tmp_path)
+    before_ns = time.time_ns()
+    node.container(CREATE_CONTAINER)
+    assert not recorded(node), "it has no id yet"
+    node.container(AFTER_START_CONTAINER, container_meta={"name": "main", "id": CID})
+    (found,) = recorded(node)
+    assert before_ns <= found.at_ns <= time.time_ns()
+    assert found == ContainerHooks(
+        CID, "u1", "d/p", "main", "applied", found.at_ns, route="proxy", hooks=("BatchResource",)
+    )
+    assert node.records.provisional == {CID}, "its pod is not received yet"
+    again = HookRecords(tmp_path, 0)
+    again.load()
+    assert CID in again, "a run that is killed right after it knows it"
+
+
+def test_a_container_that_lacks_a_hook_is_recorded_as_one_without_it() -> None:
+    def failing(context: ContainerContext) -> Adjustment:
+        raise HookFailed("AAA", context, "no reason")
+
+    node = Node(RULES, kept_pod("p", uid="u1", namespace="d"), AAA=failing)
+    node.container(CREATE_CONTAINER)
+    node.container(AFTER_START_CONTAINER, container_meta={"name": "main", "id": CID})
+    (found,) = recorded(node)
+    assert (found.state, found.route, found.failed) == ("notApplied", "proxy", {"AAA": "no reason"})
+    assert not node.records.provisional
+
+
+@pytest.mark.parametrize(
+    "meta", [{"name": "other", "id": CID}, {"name": "main", "id": CID, "attempt": 1}, {"name": "main", "id": "../x"}]
+)
+def test_a_start_without_an_answer_of_this_run_is_not_recorded(meta: dict[str, Any]) -> None:
+    node = Node()
+    node.container(CREATE_CONTAINER)
+    answer = node.container(AFTER_START_CONTAINER, container_meta=meta)
+    assert dict(answer.container_annotations) == {"n": "1"}
+    assert not recorded(node)
+
+
+def test_a_container_that_is_being_repaired_is_left_to_the_reconciler() -> None:
+    node = Node()
+    node.container(CREATE_CONTAINER)
+    record = ContainerHooks(CID, "u1", "d/p", "main", "applied", SECOND, route="reconciler")
+    node.records.expect(Expected(record, HookValues(), lambda: ""))
+    node.container(AFTER_START_CONTAINER, container_meta={"name": "main", "id": CID})
+    assert [each.state for each in recorded(node)] == ["notApplied"]
+
+
+def test_a_container_whose_values_are_in_place_has_the_proxys_route_where_this_run_answered_for_it() -> None:
+    node = Node()
+    seen = PodCgroups("", {}, NodePod(kept_pod("p", uid="u1", namespace="d"), {}, frozenset()))
+    assert node.answers.route(seen, "main") == ""
+    node.container(CREATE_CONTAINER)
+    assert node.answers.route(seen, "main") == "proxy"
+
+
 def test_a_hook_that_fails_is_skipped_or_refuses_by_the_policy() -> None:
     def failing(context: ContainerContext) -> Adjustment:
         raise HookFailed("AAA", context, "no reason")
@@ -186,7 +263,12 @@ async def test_the_server_registers_and_answers(folder: Path) -> None:
     serving = asyncio.create_task(HookServer(socket, file.parent, registration, answers).run())
     await until(lambda: asyncio.sleep(0, file.exists()), "registration")
     read = read_registration("f", file.read_bytes())
-    assert read.runtime_hooks == ("PreCreateContainer", "PreRunPodSandbox", "PreUpdateContainerResources")
+    assert read.runtime_hooks == (
+        "PostStartContainer",
+        "PreCreateContainer",
+        "PreRunPodSandbox",
+        "PreUpdateContainerResources",
+    )
     assert read.remote_endpoint == str(socket)
     async with grpc.aio.insecure_channel(f"unix:{socket}") as client:
         assert await client.unary_unary(method_of(CREATE_CONTAINER))(b"") == b""  # nothing but what the request has
