@@ -38,7 +38,8 @@ class Figures(NamedTuple):
         started_s: start of the agent, seconds since the epoch.
         usage: the node's newest sample.
         cycle_s: seconds spent in collection cycles, added up.
-        backlog, backlog_bytes: messages that are not accepted yet.
+        backlog, backlog_bytes: messages in memory that are not accepted yet.
+        kept: reports on disk, and bytes of their files.
         slo: (epoch, seq) of the NodeSLO in force.
         enforcement: counts of the QoS manager; None for an agent that only reports.
         gauges: all other measurements.
@@ -56,6 +57,7 @@ class Figures(NamedTuple):
     dropped: int
     backlog: int
     backlog_bytes: int
+    kept: tuple[int, int]
     slo: tuple[int, int] | None
     slo_refused: int
     enforcement: EnforcementStatus | None = None
@@ -136,9 +138,10 @@ class Agent:
             reports=self._reports,
             sent=self._outbox.sent,
             refused=self._outbox.refused,
-            dropped=self._outbox.dropped,
+            dropped=self._outbox.dropped + self._outbox.dropped_from_disk,
             backlog=len(self._outbox),
             backlog_bytes=self._outbox.waiting_bytes,
+            kept=self._outbox.kept,
             slo=slo.position if slo else None,
             slo_refused=self.slo_informer.refused,
             enforcement=self.qos_manager.enforcement if self.qos_manager is not None else None,

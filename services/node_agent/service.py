@@ -24,6 +24,7 @@ from services.node_agent.qos_manager.qos_manager import QosManager
 from services.node_agent.settings import NAME, AgentEnvironment, AgentSettings, load
 from services.node_agent.states_informer.node_slo import NodeSloInformer
 from services.node_agent.states_informer.received_node_pods import NodePodsInformer
+from services.node_agent.transport.backlog_files import BacklogFiles
 from services.node_agent.transport.outbox import Outbox
 from services.node_agent.transport.transport_interface import Transport
 from shared.errors import KoordError
@@ -90,7 +91,7 @@ def run() -> int:
 async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None:
     slo_informer = NodeSloInformer(settings.node, Path(settings.state_dir))
     slo_informer.load()
-    outbox = Outbox(settings.backlog_bytes)
+    outbox = Outbox(settings.backlog_bytes, _backlog_files(settings))
     collector = Collector(
         Path(settings.proc_root),
         Path(settings.cgroup_root),
@@ -137,10 +138,19 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
     finally:
         await cancel_and_wait(measuring, sending, finding, hooking, listing, drained)
         await transport.close()
+        outbox.keep_all()
         collector.close()
         cold.stop()
         if pages is not None:
             await pages.cleanup()
+
+
+def _backlog_files(settings: AgentSettings) -> BacklogFiles | None:
+    """Returns the reports on disk; None where the settings keep none."""
+    if not settings.backlog_disk_bytes:
+        return None
+    folder, boot = Path(settings.state_dir) / "backlog", os.urandom(8).hex()
+    return BacklogFiles(folder, settings.node, boot, settings.backlog_disk_bytes)
 
 
 def _start_qos_manager(

@@ -121,6 +121,14 @@ class AgentSettings(Settings, frozen=True, kw_only=True):
             description="bytes of reports and actions kept until they are accepted; the oldest are dropped first",
         ),
     ] = 2 * 1024 * 1024
+    backlog_disk_bytes: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="bytes of compressed reports kept in state_dir through an outage; the oldest are dropped first. 0: "
+            "none",
+        ),
+    ] = 64 * 1024 * 1024
 
     @property
     def prediction(self) -> PredictionSettings:

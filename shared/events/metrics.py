@@ -130,6 +130,34 @@ class NodeReported(Event, frozen=True, tag="koord.metrics.NodeReported.v1"):
     status_desired: bool = False
 
 
+class NodeHistoryReported(Event, frozen=True, tag="koord.metrics.NodeHistoryReported.v1"):
+    """Usage of a node in an interval that lies back, from reports that its agent kept while it had no connection.
+
+    It records what was measured and changes nothing: the newest usage is in NodeReported. Both may cover the same
+    interval.
+
+    Attributes:
+        boot, number: the message that held the reports. Its events follow each other.
+        at_ns: end of the last report of the interval, by the node's clock.
+        interval_s: length of the interval.
+        usage, system, best_effort, pods, unmatched: as in NodeReported, means over the interval. Of pods that are long
+            gone only the sum is known, in `unmatched`.
+    """
+
+    KEY: ClassVar[str] = "node"
+
+    node: str
+    boot: str
+    number: int
+    at_ns: int
+    interval_s: int
+    usage: Usage = Usage()
+    system: Usage = Usage()
+    best_effort: Usage = Usage()
+    pods: tuple[ClassReported, ...] = ()
+    unmatched: Usage | None = None
+
+
 class NodeReportsExpired(Event, frozen=True, tag="koord.metrics.NodeReportsExpired.v1"):
     """A node is gone and sends no reports any more: its earlier reports no longer count.
 

@@ -27,7 +27,7 @@ from shared.events.cluster import (
 )
 from shared.events.intents import FieldsDesired
 from shared.events.log import WriterStarted
-from shared.events.metrics import NodeReported, NodeReportsExpired
+from shared.events.metrics import NodeHistoryReported, NodeReported, NodeReportsExpired
 from shared.kube.instants import SECOND, BadTime, instant_ns
 from shared.kube.kept_annotations import MIRROR
 from shared.kube.node import NodeMetricSpec
@@ -39,11 +39,14 @@ FOLDED: dict[str, tuple[type[Event], ...]] = {
         NodeObserved, NodeDeleted, PodObserved, PodDeleted, NodeMetricObserved, NodeMetricDeleted, ObjectObserved,
         ObjectDeleted, DesiredStateRejected, DesiredStateFailed, DesiredStateApplied, MissingPermission, WriterStarted,
     ),
-    "metrics-*": (NodeReported, NodeReportsExpired, FieldsDesired),
+    "metrics-*": (NodeReported, NodeHistoryReported, NodeReportsExpired, FieldsDesired),
 }  # fmt: skip
 """Context -> event types that are folded; all others are skipped."""
 
 DEFAULT_MEMORY_POLICY = "usageWithoutPageCache"
+
+RUNS_KEPT = 8
+"""Runs of an agent whose messages of kept reports are told from repeats: a broker repeats only what is newest."""
 
 GONE_KEPT_NS = 300 * SECOND
 """Nanoseconds for which a removed pod is kept: reports about the time before may still be under way."""
@@ -97,9 +100,10 @@ class ReportIngestState:
             change.
         cluster_epoch: of the gateway.
         last_recorded_ns: node -> `at_ns` of the newest recorded report.
+        history: node -> run of its agent -> number of its newest recorded message of kept reports; of the newest runs.
     """
 
-    SCHEMA: ClassVar[int] = 5
+    SCHEMA: ClassVar[int] = 6
 
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}
@@ -114,6 +118,7 @@ class ReportIngestState:
         self.refused: dict[str, int] = {}
         self.cluster_epoch = 0
         self.last_recorded_ns: dict[str, int] = {}
+        self.history: dict[str, dict[str, int]] = {}
 
     def apply(self, record: RecordedEvent) -> None:
         """Folds one event."""
@@ -124,7 +129,7 @@ class ReportIngestState:
                 self._pod_observed(record, key, uid, pod)
             case PodDeleted(pod_uid=uid):
                 self._pod_removed(record, self.static.pop(uid, uid))
-            case NodeReported() as event:
+            case NodeReported() | NodeHistoryReported() as event:
                 self._reported(event)
             case NodeReportsExpired(node=node, at_ns=at_ns):
                 self._reports_expired(node, at_ns)
@@ -192,15 +197,25 @@ class ReportIngestState:
         whole = (before or NodeSloRecord(0, 0, None))._replace(**changed)
         self.slos[node] = whole._replace(epoch=self.cluster_epoch, seq=record.seq)
 
-    def _reported(self, event: NodeReported) -> None:
+    def _reported(self, event: NodeReported | NodeHistoryReported) -> None:
+        if isinstance(event, NodeHistoryReported):
+            self._history_reported(event.node, event.boot, event.number)
+            return
         self.last_recorded_ns[event.node] = max(event.at_ns, self.last_recorded_ns.get(event.node, 0))
         if event.status_desired:
             self.status_desired_ns[event.node] = event.at_ns
+
+    def _history_reported(self, node: str, boot: str, number: int) -> None:
+        runs = self.history.setdefault(node, {})
+        runs[boot] = max(number, runs.pop(boot, 0))  # the newest one is the last
+        while len(runs) > RUNS_KEPT:
+            del runs[next(iter(runs))]
 
     def _reports_expired(self, node: str, at_ns: int) -> None:
         if self.last_recorded_ns.get(node, 0) <= at_ns:
             self.last_recorded_ns.pop(node, None)
             self.status_desired_ns.pop(node, None)
+            self.history.pop(node, None)
 
     def _status_desired(self, event: FieldsDesired) -> None:
         if (event.resource, event.fields) == (NODE_METRICS, STATUS):
@@ -235,12 +250,15 @@ class ReportIngestState:
                 refused=self.refused,
                 cluster_epoch=self.cluster_epoch,
                 last_recorded_ns=self.last_recorded_ns,
+                # Runs are in the order of their newest message, which is one context's.
+                history={node: list(runs.items()) for node, runs in self.history.items()},
             )
         )
 
     def restore(self, data: bytes) -> None:
         """Replaces the State by one that `encode` wrote."""
         stored = _DECODER.decode(data)
+        self.history = {node: dict(runs) for node, runs in stored.history.items()}
         self.nodes, self.gone = dict.fromkeys(stored.nodes), dict.fromkeys(stored.gone)
         for name in (
             "positions",
@@ -294,6 +312,7 @@ class _Stored(msgspec.Struct):
     refused: dict[str, int]
     cluster_epoch: int
     last_recorded_ns: dict[str, int]
+    history: dict[str, list[tuple[str, int]]]
 
 
 _ENCODER = msgspec.msgpack.Encoder(order="sorted")

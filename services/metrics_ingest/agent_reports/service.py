@@ -12,6 +12,7 @@ import logging
 from prometheus_client import Counter, Gauge
 
 from services.metrics_ingest.agent_reports.aggregation_policy import Policy, policy_of
+from services.metrics_ingest.agent_reports.decide_history import believed, history, is_recorded
 from services.metrics_ingest.agent_reports.decide_reports import (
     check_time,
     expired_reports,
@@ -25,11 +26,12 @@ from services.metrics_ingest.agent_reports.retention_carry_forward import CARRY_
 from services.metrics_ingest.agent_reports.service_manifest import MANIFEST
 from services.metrics_ingest.agent_reports.settings import IngestSettings
 from services.metrics_ingest.agent_reports.usage_windows import NodeWindows
-from shared.agents import subjects
+from shared.agents import backlog, subjects
 from shared.agents.report import BadReport, decode
+from shared.events import Draft
 from shared.events.intents import ObjectDesired
 from shared.events.log import WriterStarted
-from shared.events.metrics import NodeReported, NodeReportsExpired
+from shared.events.metrics import NodeHistoryReported, NodeReported, NodeReportsExpired
 from shared.ingest.agent_message_queue import AgentInbox, Incoming
 from shared.ingest.message_loop import Batch, serve
 from shared.ingest.mqtt_session import MqttSession
@@ -58,6 +60,7 @@ class Ingest:
         self._settings: IngestSettings = runtime.settings
         self._windows: dict[str, NodeWindows] = {}
         self._silent: dict[str, None] = {}
+        self._history: dict[tuple[str, str], int] = {}
         self._began_ns = runtime.now_ns()
         self._inbox = AgentInbox(subjects.REPORT, environment.shard, environment.metrics_shards)
         self._mqtt = MqttSession.of_service(runtime, self._settings.client, self._inbox)
@@ -91,6 +94,9 @@ class Ingest:
     def _decide(self, message: Incoming, batch: Batch) -> None:
         """Decides on one report and adds its events and its receipt to the batch."""
         node, now_ns = message.node, batch.now_ns
+        if backlog.is_backlog(message.data):
+            self._decide_backlog(message, batch)
+            return
         policy = self._policy(node)
         try:
             report = decode(message.data, node)
@@ -103,10 +109,7 @@ class Ingest:
             self._rejections.add(message, error, batch, report.boot, report.seq)
             return
         batch.accept(message, "report", report.boot, report.seq)
-        windows = self._windows.get(node)
-        if windows is None:
-            windows = self._windows[node] = NodeWindows(node)
-        windows.last_report_ns = now_ns
+        windows = self._windows_of(node, now_ns)
         if windows.contains(report):
             return
         windows.add(report)
@@ -118,6 +121,38 @@ class Ingest:
         if event.unmatched is not None:
             self._unmatched.inc()
         batch.drafts[node] = report_drafts(self._state, event, self._settings, now_ns)
+
+    def _decide_backlog(self, message: Incoming, batch: Batch) -> None:
+        """Records reports that an agent kept while it had no connection; recent ones fill the windows, too."""
+        node, policy = message.node, self._policy(message.node)
+        try:
+            kept, packed = backlog.decode(message.data, node)
+        except BadReport as error:
+            self._rejections.add(message, error, batch)
+            return
+        # The State has what is committed; a repeat may come within the same slice.
+        recorded = max(self._history.get((node, kept.boot), 0), self._state.history.get(node, {}).get(kept.boot, 0))
+        if is_recorded({kept.boot: recorded}, kept):
+            batch.accept(message, "report", kept.boot, kept.seq)
+            return
+        reports, faulty = believed(packed, node, self._settings, batch.now_ns)
+        for each in faulty:
+            self._rejections.leave_out(message, each)
+        batch.accept(message, "report", kept.boot, kept.seq)
+        events = history(self._state, kept, reports, policy)
+        batch.drafts[f"{node} {kept.boot} {kept.seq}"] = [Draft(event) for event in events]
+        self._history[node, kept.boot] = kept.seq
+        windows = self._windows_of(node, batch.now_ns)
+        for report in reports:
+            if batch.now_ns - report.at_ns <= policy.longest_s * SECOND and not windows.contains(report):
+                windows.add(report)
+        windows.forget(policy)
+
+    def _windows_of(self, node: str, now_ns: int) -> NodeWindows:
+        """Returns the windows of a node that reports now."""
+        windows = self._windows.setdefault(node, NodeWindows(node))
+        windows.last_report_ns = now_ns
+        return windows
 
     def _policy(self, node: str) -> Policy:
         return policy_of(self._state.specs.get(node), self._settings.min_interval_s)
@@ -175,7 +210,7 @@ async def lead(runtime: Runtime) -> None:
 SERVICE = Service(
     manifest=MANIFEST,
     follows=FOLDED,
-    emits=(WriterStarted, NodeReported, NodeReportsExpired, ObjectDesired),
+    emits=(WriterStarted, NodeReported, NodeHistoryReported, NodeReportsExpired, ObjectDesired),
     settings=IngestSettings,
     new_state=ReportIngestState,
     lead=lead,

@@ -26,4 +26,7 @@ class IngestSettings(Settings, frozen=True, kw_only=True):
     stale_after_s: Annotated[
         int, Meta(ge=1, description="a node without a report for this long counts as silent; three report intervals")
     ] = 180
+    max_history_s: Annotated[
+        int, Meta(ge=0, description="seconds back to which reports of an agent that had no connection are recorded")
+    ] = 604_800
     client: Annotated[str, Meta(description="MQTT client id; the service's name when empty")] = ""

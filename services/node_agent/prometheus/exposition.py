@@ -95,6 +95,8 @@ class AgentMetrics(Collector):
             ("koord_node_agent_pods", "Pods found", now.pods),
             ("koord_node_agent_backlog_messages", "Reports and actions not accepted yet", now.backlog),
             ("koord_node_agent_backlog_bytes", "Their bytes", now.backlog_bytes),
+            ("koord_node_agent_kept_reports", "Reports on disk that are not accepted yet", now.kept[0]),
+            ("koord_node_agent_kept_bytes", "Bytes of their files", now.kept[1]),
             ("koord_node_agent_connected", "1 while reports are accepted", self._connected()),
             ("koord_node_agent_slo_epoch", "Epoch of the NodeSLO in force", now.slo and now.slo[0]),
             ("koord_node_agent_slo_seq", "Seq of the NodeSLO in force", now.slo and now.slo[1]),
