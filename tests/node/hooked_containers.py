@@ -32,6 +32,11 @@ def connections(there: Site) -> int:
     return (there.folder / "logs/node-agent.log").read_text().count(HOOKS_APPLIED)
 
 
+def _starts(there: Site) -> int:
+    """Returns how often the agent has begun to measure pods so far."""
+    return (there.folder / "logs/node-agent.log").read_text().count("pods are measured")
+
+
 @asynccontextmanager
 async def without_agent(there: Site) -> AsyncIterator[None]:
     """Kills the agent, and has it away during the block; behind it the supervisor starts it again."""
@@ -61,10 +66,16 @@ async def without_nri(there: Site) -> AsyncIterator[None]:
 
 
 async def kill_at_intervals(there: Site, interval_s: float) -> None:
-    """Kills the agent each so many seconds, until cancelled; the supervisor starts it again."""
+    """Kills the agent each so many seconds, until cancelled; the supervisor starts it again.
+
+    On a busy machine a start takes longer than that: the next kill is so many seconds after the agent measures pods,
+    since one that is never up repairs nothing.
+    """
     while True:
         await asyncio.sleep(interval_s)
+        before = _starts(there)
         there.system.supervisor.kill("node-agent")
+        await until(lambda: _starts(there) > before, "start of the agent")  # noqa: B023  called within the turn
 
 
 async def records_of(there: Site, starts: Collection[Start], states: Collection[str]) -> dict[str, dict[str, Any]]:

@@ -118,7 +118,7 @@ class InterferenceGauges:
         found = []
         for cgroup in cgroups:
             name = "koordlet_pod_psi" if cgroup.is_pod else "koordlet_container_psi"
-            for resource, stall in pressure_stall.cgroup_pressure(base / cgroup.folder).items():
+            for resource, stall in pressure_stall.cgroup_pressure(f"{base}/{cgroup.folder}").items():
                 degrees = {"some": (stall.some, *stall.some_longer)}
                 if stall.has_full:
                     degrees["full"] = (stall.full, *stall.full_longer)
