@@ -108,7 +108,8 @@ class Invariants:
         self._api = api
         self._report = report
         self._oldest_effect_s = oldest_effect_s
-        self._decided_s: dict[str, float] = {}  # uid -> when its newest placement or eviction request was committed
+        # uid -> when its newest placement, or since then the requests of its eviction, were committed
+        self._decided_s: dict[str, tuple[float, ...]] = {}
         self._bound: dict[str, str] = {}  # uid -> node, by the server
         self._placed: dict[str, str] = {}  # uid -> cause of its newest placement
         self._nodes: dict[str, str] = {}  # cause of a placement -> its node
@@ -149,7 +150,7 @@ class Invariants:
                 if context in EVICTING:
                     self._evictions[uid] = None
                     # One that a clock ahead recorded stays young, also where it was requested again.
-                    self._decided_s[uid] = max(self._decided_s.get(uid, 0.0), _recorded_s(row))
+                    self._decided_s[uid] = (*self._decided_s.get(uid, ()), _recorded_s(row))
             elif row.type == _RELEASED:
                 self._evicted.clear()
                 self._unrecorded.clear()
@@ -175,7 +176,7 @@ class Invariants:
         if before is not None and self.outcomes.get(before) not in _REFUSED:
             self._report(f"{cause} places {placed.pod_uid}, whose placement {before} was not refused")
         self._placed[placed.pod_uid] = cause
-        self._decided_s[placed.pod_uid] = _recorded_s(row)
+        self._decided_s[placed.pod_uid] = (_recorded_s(row),)
         self._nodes[cause] = placed.node
         self.one_shots[cause] = placed.pod_uid
 
@@ -321,19 +322,22 @@ class Invariants:
         """Checks that an effect is not older than its limit; a try in flight may end a little later, or after a stop.
 
         The age is that by the clock of the gateway, which knows no other: one that was behind when it compared, at
-        most a limit ago, took the effect for so much younger.
+        most a limit ago, took the effect for so much younger. Of several requests any may be the one that is carried out.
         """
-        stopped_s = sum(for_s for since_s, for_s in self.gateway_stops if self.decided_s(uid) < since_s)
         now_s = asyncio.get_running_loop().time()
-        compared_s = now_s - self._oldest_effect_s - stopped_s
-        behind_s = max((by_s for until_s, by_s in self.gateway_behind if until_s > compared_s), default=0.0)
-        age_s = now_s - self.decided_s(uid) - stopped_s - behind_s
+        ages_s: list[float] = []
+        for decided_s in self._decided_s.get(uid, ()):
+            stopped_s = sum(for_s for since_s, for_s in self.gateway_stops if decided_s < since_s)
+            compared_s = now_s - self._oldest_effect_s - stopped_s
+            behind_s = max((by_s for until_s, by_s in self.gateway_behind if until_s > compared_s), default=0.0)
+            ages_s.append(now_s - decided_s - stopped_s - behind_s)
+        age_s = min(ages_s, default=0.0)
         if age_s > self._oldest_effect_s:
             self._report(f"{key}: an effect that was decided {age_s:.1f} s ago")
 
     def decided_s(self, uid: str) -> float:
         """Returns when the newest placement or eviction request of a pod was committed; seconds of the world."""
-        return self._decided_s.get(uid, math.inf)
+        return max(self._decided_s.get(uid, ()), default=math.inf)
 
     def is_satisfied(self, gang: str) -> bool:
         """Reports whether a member of a gang has been bound."""
