@@ -12,12 +12,14 @@ from cli.dev.fault_simulation.memory_log import Row
 from cli.dev.fault_simulation.migrations import MOST_MIGRATING
 from services.descheduler.migration.job_reservation import job_of
 from shared.events.descheduling import EvictionCaseOpened
+from shared.events.intents import ObjectDesired
 from shared.events.migration import MigrationArbitrated, MigrationEnded, MigrationEvictionDecided
 from shared.kube import resource_names
 
 CONTEXT = "descheduling"
-_ARBITRATED, _DECIDED, _ENDED, _OPENED = (
-    kind.type_name() for kind in (MigrationArbitrated, MigrationEvictionDecided, MigrationEnded, EvictionCaseOpened)
+_ARBITRATED, _DECIDED, _ENDED, _OPENED, _DESIRED = (
+    kind.type_name()
+    for kind in (MigrationArbitrated, MigrationEvictionDecided, MigrationEnded, EvictionCaseOpened, ObjectDesired)
 )
 
 
@@ -31,6 +33,9 @@ class _Fields(msgspec.Struct):
     destination: str = ""
     unit: "_Unit | None" = None
     victims: tuple["_Victim", ...] = ()
+    resource: str = ""
+    uid: str = ""
+    body: Body | None = None
 
 
 class _Unit(msgspec.Struct):
@@ -94,7 +99,7 @@ class MigrationInvariant:
         if context != CONTEXT:
             return
         for row in rows:
-            if row.type not in (_ARBITRATED, _DECIDED, _ENDED, _OPENED):
+            if row.type not in (_ARBITRATED, _DECIDED, _ENDED, _OPENED, _DESIRED):
                 continue
             at, fields = f"{context}/{row.seq}", msgspec.json.decode(row.data, type=_Fields)
             if row.type == _ARBITRATED:
@@ -104,6 +109,9 @@ class MigrationInvariant:
             elif row.type == _ENDED:
                 self._running.pop(fields.job_uid, None)
                 self._stays(fields.pod_uid)
+            elif row.type == _DESIRED:
+                if fields.resource == resource_names.MIGRATION_JOBS and fields.body is None:
+                    self._running.pop(fields.uid, None)  # its time is over, by a clock that may be ahead
             else:
                 self._check_case(at, fields)
 
