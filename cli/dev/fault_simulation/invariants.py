@@ -322,7 +322,8 @@ class Invariants:
         """Checks that an effect is not older than its limit; a try in flight may end a little later, or after a stop.
 
         The age is that by the clock of the gateway, which knows no other: one that was behind when it compared, at
-        most a limit ago, took the effect for so much younger. Of several requests any may be the one that is carried out.
+        most a limit ago, took the effect for so much younger. Of several requests any may be the one that is carried
+        out.
         """
         now_s = asyncio.get_running_loop().time()
         ages_s: list[float] = []
