@@ -16,6 +16,7 @@ from cli.main import koord as command
 from cli.service_list import AGENTS, SERVICES, SHARDED, load
 from services.node_agent.device_daemon.daemon_options import DEFAULT_OUTPUT, DeviceDaemonSettings
 from services.node_agent.settings import load as load_agent
+from services.runtime_proxy.settings import ProxyOptions, RuntimeProxySettings
 from shared.runtime.service import Environment
 from tests.cluster.fixtures import require_programs
 from tests.integration.k8s.crd_inventory import K8S
@@ -146,6 +147,23 @@ def test_the_agent_is_run_with_variables_that_it_reads(site: Cluster) -> None:
     names = {f"KOORD_{field}".upper() for field in common.__struct_fields__}
     names |= {f"KOORD_NODE_AGENT_{field}".upper() for field in own.__struct_fields__}
     assert found.keys() <= names, "a variable that no service reads"
+
+
+def test_the_agent_has_what_nri_and_a_runtime_proxy_need_by_the_paths_of_the_node(site: Cluster) -> None:
+    template = workloads(site)["koordstream-node-agent"]
+    _, own = load_agent(variables(site, template))
+    volumes = {volume["name"]: volume for volume in template["spec"]["volumes"]}
+    mounts = {mount["mountPath"]: mount for mount in template["spec"]["containers"][0]["volumeMounts"]}
+    folders = [Path(own.nri_socket).parent, Path(own.hook_server_socket).parent, Path(own.hook_registrations)]
+    folders += [Path(own.pod_resources_proxy), Path(own.hami_core_library).parent]
+    for folder in folders:
+        mount = mounts[str(folder)]
+        assert volumes[mount["name"]]["hostPath"] == {"path": str(folder), "type": "DirectoryOrCreate"}
+        assert not mount.get("readOnly"), folder
+    assert own.hook_server_endpoint == "", "the socket has one path on the node and in the pod"
+    skipped = ProxyOptions()
+    assert template["metadata"]["labels"][skipped.skipped_key] == skipped.skipped_value, "it could not start itself"
+    assert (RuntimeProxySettings().registrations, own.hook_registrations) == ("/etc/runtime/hookserver.d",) * 2
 
 
 def test_every_object_that_a_workload_references_exists(site: Cluster) -> None:
