@@ -74,6 +74,7 @@ class Agent:
         qos_manager: runs the strategies after each cycle; None: this agent only reports.
         predictor: trains on each cycle; None: nothing is predicted.
         more_gauges: of parts that run beside the cycle.
+        on_action: called with each action.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class Agent:
         self.qos_manager: QosManager | None = None
         self.predictor: PredictServer | None = None
         self.more_gauges: list[Callable[[], Iterator[Gauge]]] = []
+        self.on_action: Callable[[AnyAction], None] = lambda _: None
         self._pods_requested_s = -PODS_REQUEST_INTERVAL_S
         self._failed: set[str] = set()
         self._settings = settings
@@ -122,6 +124,7 @@ class Agent:
     def report_action(self, action: AnyAction) -> None:
         """Queues an action, ahead of all reports."""
         self._actions += 1
+        self.on_action(action)
         action_report = ActionReport(self.sender.node, self.sender.boot, self._actions, time.time_ns(), action)
         self._outbox.put(Message(ACTION, self._actions, actions.encode(action_report)))
 

@@ -41,8 +41,19 @@ DEFAULTS: Mapping[str, bool] = {
     "RDMADeviceInject": False,
     "HamiCoreVGPUMonitor": False,
     "PodResourcesProxy": False,
+    "AuditEvents": False,
+    "AuditEventsHTTPHandler": False,
 }
 """The gates of this agent with their defaults."""
+
+
+REFUSED: Mapping[str, str] = {
+    "Libpfm4": "is not needed: cycles and instructions are counted through perf_event_open without libpfm4; leave it out",
+    "NodeMetricPromMetrics": (
+        "is not a gate of this agent: metrics ingest makes the NodeMetric (koord run metrics-ingest); leave it out"
+    ),
+}
+"""Gates of koordlet that this agent does not have -> the reason."""
 
 
 class BadFeatures(KoordError):
@@ -63,6 +74,8 @@ def parse(text: str) -> dict[str, bool]:
     gates = dict(DEFAULTS)
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, _, value = part.partition("=")
+        if name in REFUSED:
+            raise BadFeatures(part, REFUSED[name])
         if name not in gates:
             raise BadFeatures(part, f"is none of {', '.join(sorted(gates))}")
         if value not in {"true", "false"}:

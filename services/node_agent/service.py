@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from services.node_agent import feature_gates
+from services.node_agent.audit.audit_log import AuditLog
+from services.node_agent.audit.audit_reader import AuditReaders
 from services.node_agent.collect_report_loop import Agent
 from services.node_agent.collectors.interference_gauges import Gauge
 from services.node_agent.collectors.usage_collector import Collector
@@ -21,19 +23,22 @@ from services.node_agent.prediction.predict_server import PredictServer
 from services.node_agent.qos_manager.enforcers.hook_audit import RuntimeSide
 from services.node_agent.qos_manager.host_paths import HostPaths
 from services.node_agent.qos_manager.qos_manager import QosManager
+from services.node_agent.qos_plugins import qos_plugins
+from services.node_agent.qos_plugins.qos_plugins import QosPlugins
 from services.node_agent.settings import NAME, AgentEnvironment, AgentSettings, load
 from services.node_agent.states_informer.node_slo import NodeSloInformer
 from services.node_agent.states_informer.received_node_pods import NodePodsInformer
 from services.node_agent.transport.backlog_files import BacklogFiles
 from services.node_agent.transport.outbox import Outbox
 from services.node_agent.transport.transport_interface import Transport
+from shared.agents.actions import AnyAction
 from shared.errors import KoordError
 from shared.runtime import json_logging
 from shared.runtime.task_cancellation import cancel_and_wait
 from shared.settings import unknown_variables
 
 if TYPE_CHECKING:
-    from aiohttp.web import AppRunner
+    from aiohttp.web import AppRunner, RouteDef
 
 log = logging.getLogger(__name__)
 
@@ -101,21 +106,21 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
         sys_root=Path(settings.sys_root),
     )
     gates = feature_gates.parse(settings.features)
-    cold = KidledScan(Path(settings.sys_root))
-    if gates["ColdPageCollector"]:
-        cold.start()
-        collector.cold = cold.started
+    cold = _start_kidled(settings, gates, collector)
     agent = Agent(settings, collector, outbox, slo_informer)
     devices = NodeDevices(settings, gates, agent.sender, outbox.put)
     collector.gpus = devices.gpus
     pods = _start_qos_manager(agent, settings, slo_informer, gates) if settings.enforce else None
+    audit = _start_audit(agent, settings, pods) if gates["AuditEvents"] else None
+    readers = _audit_readers(settings, gates, audit)
+    _load_plugins(agent, settings)
     client = hook_client(agent, settings, gates, pods)
     transport = _transport(environment, settings, outbox, slo_informer, pods)
     draining = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, draining.set)
-    pages = await _pages(environment.http_addr, agent, transport, draining) if environment.http_addr else None
+    pages = await _pages(environment.http_addr, agent, transport, draining, _audit_routes(settings, readers))
     gc.collect()
     gc.freeze()  # the modules stay: later collections need not scan them again
     measuring = asyncio.create_task(agent.run(), name="measure")
@@ -139,10 +144,22 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
         await cancel_and_wait(measuring, sending, finding, hooking, listing, drained)
         await transport.close()
         outbox.keep_all()
+        for each in (audit, readers):
+            if each is not None:
+                each.close()
         collector.close()
         cold.stop()
         if pages is not None:
             await pages.cleanup()
+
+
+def _start_kidled(settings: AgentSettings, gates: dict[str, bool], collector: Collector) -> KidledScan:
+    """Switches the kernel's scan for cold pages on, where its gate is on and the kernel has it."""
+    cold = KidledScan(Path(settings.sys_root))
+    if gates["ColdPageCollector"]:
+        cold.start()
+        collector.cold = cold.started
+    return cold
 
 
 def _backlog_files(settings: AgentSettings) -> BacklogFiles | None:
@@ -270,7 +287,59 @@ def _transport(
     return NatsTransport(settings.node, bus, outbox, slo_informer, pods)
 
 
-async def _pages(address: str, agent: Agent, transport: Transport, draining: asyncio.Event) -> "AppRunner":
+def _start_audit(agent: Agent, settings: AgentSettings, pods: NodePodsInformer | None) -> AuditLog:
+    """Records the agent's actions, and the cgroup files that it writes."""
+    audit = AuditLog(
+        Path(settings.audit_log_dir),
+        verbosity=settings.audit_verbose,
+        max_disk_mb=settings.audit_max_disk_space_mb,
+        now_ns=time.time_ns,
+    )
+
+    def record(action: AnyAction) -> None:
+        uid = getattr(action, "pod_uid", "")
+        node_pods = pods.in_force if pods is not None else None
+        known = node_pods.pods if node_pods is not None else ()
+        audit.action(action, next((pod for pod in known if pod.metadata.uid == uid), None))
+
+    agent.on_action = record
+    if agent.qos_manager is not None:
+        agent.qos_manager.on_write = audit.file_written
+    return audit
+
+
+def _load_plugins(agent: Agent, settings: AgentSettings) -> None:
+    """Adds the QoS plugins that the settings switch on.
+
+    Raises:
+        BadPlugin: one of them is not installed, or cannot be loaded.
+    """
+    names = qos_plugins.switched_on(settings.qos_extension_plugins)
+    if names and agent.qos_manager is not None:
+        agent.qos_manager.plugins = QosPlugins.load(names, Path(settings.extra_configs))
+
+
+def _audit_readers(settings: AgentSettings, gates: dict[str, bool], audit: AuditLog | None) -> AuditReaders | None:
+    """Returns the readers of audit events over HTTP, where their gate is on and there are any events."""
+    if audit is None or not gates["AuditEventsHTTPHandler"]:
+        return None
+    return AuditReaders(audit.files, settings.audit_max_concurrent_readers, time.monotonic)
+
+
+def _audit_routes(settings: AgentSettings, readers: AuditReaders | None) -> "list[RouteDef]":
+    if readers is None:
+        return []
+    from services.node_agent.audit.audit_http import audit_route
+
+    return [audit_route(readers, settings.audit_max_events_limit)]
+
+
+async def _pages(
+    address: str, agent: Agent, transport: Transport, draining: asyncio.Event, more: "list[RouteDef]"
+) -> "AppRunner | None":
+    """Serves the pages; None without an address."""
+    if not address:
+        return None
     from services.node_agent.prometheus.exposition import AgentMetrics
     from shared.runtime.health import Pages, serve_pages
     from shared.runtime.status import Status
@@ -294,7 +363,7 @@ async def _pages(address: str, agent: Agent, transport: Transport, draining: asy
         )
 
     metrics = AgentMetrics(agent.figures, lambda: transport.connected)
-    return await serve_pages(address, Pages(lambda: (state() == "leading", state()), metrics.text, status))
+    return await serve_pages(address, Pages(lambda: (state() == "leading", state()), metrics.text, status), more)
 
 
 async def _wait_for_outbox(outbox: Outbox, transport: Transport) -> None:

@@ -110,6 +110,21 @@ class AgentSettings(Settings, frozen=True, kw_only=True):
     state_dir: Annotated[str, Meta(description="state over restarts: NodeSLO, pods, original values of cgroups")] = (
         "/var/lib/koord-node-agent"
     )
+    qos_extension_plugins: Annotated[
+        str, Meta(description="installed QoS plugins that are on: NAME=true, separated by commas")
+    ] = ""
+    extra_configs: Annotated[
+        str, Meta(description="folder where the ConfigMap koordlet-config is mounted, for QoS plugins")
+    ] = "/etc/koordlet-config"
+    audit_log_dir: Annotated[str, Meta(description="folder of audit events, for the gate AuditEvents")] = (
+        "/var/log/koordlet"
+    )
+    audit_verbose: Annotated[int, Meta(ge=0, description="audit events of a higher level are left out")] = 3
+    audit_max_disk_space_mb: Annotated[int, Meta(ge=2, description="megabytes of audit events that are kept")] = 16
+    audit_max_concurrent_readers: Annotated[
+        int, Meta(ge=1, description="readers of audit events over HTTP that may go on with a next page")
+    ] = 4
+    audit_max_events_limit: Annotated[int, Meta(ge=1, description="audit events of one page at most")] = 2048
     prediction_cold_start_s: Annotated[
         float, Meta(ge=0, description="a prod pod younger than this counts with its whole request")
     ] = 86_400.0

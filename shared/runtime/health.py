@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -101,8 +101,12 @@ def ready_text(status: Status) -> str:
     return "\n".join([*lines, *status.halted, *map(str, status.unreachable)])
 
 
-async def serve_pages(address: str, pages: Pages) -> web.AppRunner:
-    """Serves pages on `host:port` until the runner is cleaned up."""
+async def serve_pages(address: str, pages: Pages, more: Iterable[web.RouteDef] = ()) -> web.AppRunner:
+    """Serves pages on `host:port` until the runner is cleaned up.
+
+    Args:
+        more: routes of other pages.
+    """
     encode = msgspec.json.Encoder().encode
 
     async def healthz(_request: web.Request) -> web.Response:
@@ -125,6 +129,7 @@ async def serve_pages(address: str, pages: Pages) -> web.AppRunner:
             web.get("/readyz", readyz),
             web.get("/metrics", metricsz),
             web.get("/statusz", statusz),
+            *more,
         ]
     )
     runner = web.AppRunner(app, access_log=None, handle_signals=False)

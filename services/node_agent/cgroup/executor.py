@@ -82,12 +82,14 @@ class Executor:
     Attributes:
         written: files written since the start.
         refused: writes that the kernel rejected.
+        on_write: called with path and value of each file that was written.
     """
 
     def __init__(self, tree: CgroupTree, clock_ns: Callable[[], int], original_values: OriginalValues) -> None:
         self.tree = tree
         self.written = 0
         self.refused = 0
+        self.on_write: Callable[[str, str], None] = lambda _file, _value: None
         self._clock_ns = clock_ns
         self._original_values = original_values
         self._cache: dict[tuple[str, str], tuple[str, int]] = {}
@@ -231,6 +233,7 @@ class Executor:
         except OutOfRange as error:
             return self._refuse(desired, str(error))
         self.written += 1
+        self.on_write(self.tree.file(knob, folder), text)
         # Devices have no single value to restore (their enforcer resets them), and processes cannot be moved back.
         if knob.kind is not Kind.DEVICE and knob.name != "cgroup.procs":
             self._original_values.remember((knob.name, folder), found, value)

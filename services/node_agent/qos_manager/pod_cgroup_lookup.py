@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups, containers, pod_cgroups
 from services.node_agent.qos_manager.enforcers.cpu_suppress import BestEffortCgroups
 from services.node_agent.qos_manager.host_paths import HostPaths
+from services.node_agent.qos_plugins.qos_plugins import QosPlugins
 from services.node_agent.states_informer.container_names_from_log_links import container_names
 from shared.agents.node_pods import NodePods
 from shared.kube.instants import SECOND
@@ -32,7 +33,13 @@ class PodCgroupLookup:
         self._period = -1
 
     def refresh(
-        self, node_pods: NodePods | None, slo: object, folders: Mapping[str, str], version: int, now_ns: int
+        self,
+        node_pods: NodePods | None,
+        slo: object,
+        folders: Mapping[str, str],
+        version: int,
+        now_ns: int,
+        plugins: QosPlugins | None = None,
     ) -> bool:
         """Looks cgroups up when inputs have changed, and at intervals; reports whether anything is new.
 
@@ -40,6 +47,7 @@ class PodCgroupLookup:
             slo: the NodeSLO message in force; another one counts as a change.
             folders: uid -> folder of each pod, below the kubelet's cgroup.
             version: of cgroups.
+            plugins: give pods settings in place of their owners.
         """
         self.removed = set()
         inputs, period = (node_pods, slo, frozenset(folders)), now_ns // CGROUP_POLL_INTERVAL_NS
@@ -49,11 +57,14 @@ class PodCgroupLookup:
         self._inputs, self._period = inputs, period
         base = self._paths.root / "cpu" if version == 1 else self._paths.root
         self.names = container_names(self._paths.logs)
+        if plugins is not None:
+            plugins.refresh_config()
         self.pods = []
         for pod in node_pods.pods if node_pods is not None else ():
             if (folder := folders.get(pod.metadata.uid)) is not None:
                 whole = os.path.join(self._paths.parent, folder)  # noqa: PTH118
-                self.pods.append(pod_cgroups(pod, whole, containers(base, whole), self.names))
+                known = pod if plugins is None else plugins.with_policies(pod)
+                self.pods.append(pod_cgroups(known, whole, containers(base, whole), self.names))
         self.removed = _folders(before) - _folders(self.pods)
         return changed or before != self.pods
 

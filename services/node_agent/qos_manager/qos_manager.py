@@ -31,6 +31,8 @@ from services.node_agent.qos_manager.strategies import cpu_burst
 from services.node_agent.qos_manager.strategies.cpu_burst import NodeState
 from services.node_agent.qos_manager.strategies.cpu_suppress import HostApp, SuppressInputs, Usage, best_effort_of
 from services.node_agent.qos_manager.usage_history import BestEffortLimits, UsageHistory
+from services.node_agent.qos_plugins.plugin_interface import StrategyInputs
+from services.node_agent.qos_plugins.qos_plugins import QosPlugins
 from services.node_agent.runtime_hooks.hook_records import HookRecords
 from services.node_agent.runtime_hooks.hook_rules import NodeHookRules
 from services.node_agent.states_informer.annotations import ReservedCpus
@@ -73,6 +75,8 @@ class QosManager:
         hook_audit: finds those that did not; None before there is a cgroup of pods.
         runtime_side: of the container runtime; set before the first cycle.
         new_pods: writes cgroups of new pods; None before there is a cgroup of pods.
+        on_write: called with path and value of each cgroup file that was written; set before the first cycle.
+        plugins: of other distributions; likewise.
         state: load of the shared CPUs, from CPU burst's last cycle.
     """
 
@@ -100,6 +104,8 @@ class QosManager:
         self.hook_audit: HookAudit | None = None
         self.runtime_side = NO_RUNTIME
         self.new_pods: PodCgroupWriter | None = None
+        self.on_write: Callable[[str, str], None] | None = None
+        self.plugins: QosPlugins | None = None
         self.state = NodeState.UNKNOWN
         self._paths, self._slo, self._pods, self._gates = paths, slo, pods, gates
         self._report_action, self._clock_ns = report_action, clock_ns
@@ -143,7 +149,9 @@ class QosManager:
             self._spec_of, self._spec = self._slo.in_force, in_force(self._slo.spec or NodeSloSpec())
         now_ns = self._clock_ns()
         executor = self._begin(hierarchy, kube)
-        changed = self._lookup.refresh(self._pods.in_force, self._spec_of, folders, executor.tree.version, now_ns)
+        changed = self._lookup.refresh(
+            self._pods.in_force, self._spec_of, folders, executor.tree.version, now_ns, self.plugins
+        )
         if self._lookup.removed:
             executor.forget(self._lookup.removed)
         self._suppress(snapshot, now_ns)
@@ -152,6 +160,8 @@ class QosManager:
         self._reconcile(changed=changed, now_ns=now_ns)
         self._audit_hooks(folders, changed=changed)
         self._interference_gauges.run_cycle(self._lookup.pods)
+        if self.plugins is not None:
+            self.plugins.run_cycle(StrategyInputs(snapshot, self._lookup.pods, self._spec, executor.update))
 
     def _reconcile(self, *, changed: bool, now_ns: int) -> None:
         """Computes values when their inputs have changed, and checks the files at intervals."""
@@ -257,6 +267,8 @@ class QosManager:
         self.executor = Executor(
             CgroupTree(self._paths.root, hierarchy.version, names[0]), self._clock_ns, self._original_values
         )
+        if self.on_write is not None:
+            self.executor.on_write = self.on_write
         self.new_pods = PodCgroupWriter(self.executor, kube, self._paths.parent)
         self._suppress_enforcer = CpuSuppressEnforcer(self.executor, self._report_action)
         self._burst_enforcer = CpuBurstEnforcer(self.executor, self._report_action)
