@@ -1,15 +1,30 @@
-"""The actions of a node's agent, as sentences: suppression of best-effort pods, CPU bursts, evictions."""
+"""The actions of a node's agent, as sentences: suppression of best-effort pods, CPU bursts, evictions, and
+interference.
+"""
 
 from datetime import datetime
 from typing import Any
 
+from cli.node.recorded_interference import interference_text
 from cli.terminal.amounts import human_amount
 from shared.events import Event, RecordedEvent
-from shared.events.nodes import AgentEvictionRequested, BestEffortSuppressed, PodBurst
+from shared.events.nodes import (
+    AgentEvictionRequested,
+    BestEffortSuppressed,
+    PodBurst,
+    PodInterfered,
+    PodInterferenceEnded,
+)
 from shared.log.codec import Codec
 from shared.log.reader import LogReader, recorded
 
-ACTIONS: tuple[type[Event], ...] = (BestEffortSuppressed, PodBurst, AgentEvictionRequested)
+ACTIONS: tuple[type[Event], ...] = (
+    BestEffortSuppressed,
+    PodBurst,
+    AgentEvictionRequested,
+    PodInterfered,
+    PodInterferenceEnded,
+)
 PERIOD_US = 100_000
 """The kernel's period of a cpu quota, in microseconds."""
 
@@ -44,6 +59,8 @@ def action_text(event: Any, pod: str = "") -> str:
             return f"{_whose(event, pod)}: {'; '.join(_burst(event)) or 'its cpu limit was changed'}"
         case AgentEvictionRequested(reason=reason):
             return f"the agent requests the eviction of {'it' if event.pod == pod else event.pod}: {reason}"
+        case PodInterfered() | PodInterferenceEnded():
+            return interference_text(event, _whose(event, pod))
     raise AssertionError("one of ACTIONS")
 
 
@@ -57,9 +74,9 @@ def _burst(event: PodBurst) -> list[str]:
     return found
 
 
-def _whose(event: PodBurst, pod: str) -> str:
+def _whose(event: PodBurst | PodInterfered | PodInterferenceEnded, pod: str) -> str:
     name = event.pod or f"pod {event.pod_uid}"
-    if event.container:
+    if isinstance(event, PodBurst) and event.container:
         container = f"container {event.container.rpartition('/')[2][:12]}"
         return container if event.pod == pod and pod else f"{container} of {name}"
     return "the pod" if event.pod == pod and pod else name

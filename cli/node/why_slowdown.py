@@ -11,6 +11,12 @@ import msgspec
 from cli.node.agent_actions import action_text, actions_of
 from cli.node.node_facts import NodeFacts, node_facts
 from cli.node.node_steps import NodeStep, step_of
+from cli.node.recorded_interference import (
+    Interference,
+    interference_findings,
+    interference_of,
+    suspected_of,
+)
 from cli.node.usage_reports import UsageReport, usage_reports
 from cli.scheduling.answer_from_log import answer
 from cli.terminal.amounts import human_amount, readable_amounts
@@ -21,8 +27,15 @@ from cli.terminal.output import Format
 from cli.terminal.time_arguments import Instant
 from shared.domain.qos import QoS, qos
 from shared.errors import KoordError
+from shared.events import RecordedEvent
 from shared.events.cluster import PodBound, PodObserved
-from shared.events.nodes import AgentEvictionRequested, BestEffortSuppressed, PodBurst
+from shared.events.nodes import (
+    AgentEvictionRequested,
+    BestEffortSuppressed,
+    PodBurst,
+    PodInterfered,
+    PodInterferenceEnded,
+)
 from shared.kube.pod import Pod
 from shared.kube.slo_config import ResourceThreshold
 from shared.log.admin.newest_events import newest
@@ -34,8 +47,10 @@ HIGH_PERCENT = 80
 """Share of a node's cpu above which its pods are likely to wait for each other."""
 NEAR_LIMIT_PERCENT = 90
 NEVER_RECORDED = (
-    "throttled periods of its cgroup, waits for cpu, memory, disk and network, and the clock of the CPUs: no event has "
-    "them; see the node's own metrics"
+    "throttled periods of its cgroup, and the clock of the CPUs: no event has them; see the node's own metrics"
+)
+NOT_DETECTED = (
+    "waits for cpu, memory, disk and network: its NodeSLO does not enable interference detection (interference-config)"
 )
 
 
@@ -57,6 +72,7 @@ class SlowdownAnswer(msgspec.Struct, frozen=True):
         neighbours: other pods of the node, by cpu.
         unknown: what the log does not have.
         steps: actions of the agent that concern the pod, oldest first.
+        interference: times for which best-effort neighbours slowed it down, oldest first.
     """
 
     pod: str
@@ -69,6 +85,7 @@ class SlowdownAnswer(msgspec.Struct, frozen=True):
     neighbours: tuple[Neighbour, ...]
     unknown: tuple[str, ...]
     steps: tuple[NodeStep, ...]
+    interference: tuple[Interference, ...] = ()
 
 
 class _Read(NamedTuple):
@@ -90,8 +107,9 @@ class _Read(NamedTuple):
 def slowdown(*, name: str, since: datetime | None, output: Format, folder: Path) -> None:
     """Show what the log has about why a pod may have been slowed or suppressed.
 
-    Recorded actions of the node's agent (suppression of best-effort pods, CPU bursts, kills, evictions), measured usage
-    of the node, and its neighbours. It names what no event records.
+    Interference by best-effort neighbours (what deviated, by how much, suspects, what was done), recorded actions of
+    the node's agent (suppression of best-effort pods, CPU bursts, evictions), measured usage of the node, and
+    its neighbours. It names what no event records.
     """
     begin = since or datetime.now(UTC) - PERIOD
     answer(folder, output, lambda log: explain_slowdown(log, name, begin), _lines)
@@ -130,7 +148,9 @@ def explained(read: _Read) -> SlowdownAnswer:
     own, is_best_effort = qos(read.pod), qos(read.pod) is QoS.BE
     concerned = [record for record in read.actions if _concerns(record.event, read, is_best_effort=is_best_effort)]
     suppression = list(_suppression(read, is_best_effort=is_best_effort))
-    findings = [*suppression, *_own_usage(read), *_node_usage(read)]
+    interference = interference_of(_all_actions(read), read.pod.metadata.uid)
+    interfered = [*interference_findings(interference), *suspected_of(read.actions, read.pod.metadata.uid)]
+    findings = [*interfered, *suppression, *_own_usage(read), *_node_usage(read)]
     steps = [step_of(record, action_text(record.event, read.name)) for record in concerned[-MOST_STEPS:]]
     latest = read.reports[-1] if read.reports else None
     return SlowdownAnswer(
@@ -148,7 +168,15 @@ def explained(read: _Read) -> SlowdownAnswer:
         )[:MOST_NEIGHBOURS],
         unknown=tuple(_unknown(read)),
         steps=tuple(steps),
+        interference=tuple(interference),
     )
+
+
+def _all_actions(read: _Read) -> list[RecordedEvent]:
+    """Returns the actions since the instant, and older ones among the newest: interference may have begun before."""
+    known = {(each.context, each.seq) for each in read.actions}
+    older = [each for each in read.facts.actions if (each.context, each.seq) not in known]
+    return [*older, *read.actions]
 
 
 def _summary(findings: Sequence[str], actions: int) -> str:
@@ -163,7 +191,8 @@ def _concerns(event: Any, read: _Read, *, is_best_effort: bool) -> bool:
     if isinstance(event, BestEffortSuppressed):
         return is_best_effort
     uid = read.pod.metadata.uid
-    return isinstance(event, PodBurst | AgentEvictionRequested) and event.pod_uid == uid
+    about_pod = PodBurst | AgentEvictionRequested | PodInterfered | PodInterferenceEnded
+    return isinstance(event, about_pod) and event.pod_uid == uid
 
 
 def _suppression(read: _Read, *, is_best_effort: bool) -> Iterator[str]:
@@ -193,6 +222,13 @@ def _threshold(facts: NodeFacts) -> ResourceThreshold | None:
         return msgspec.convert(part, ResourceThreshold) if part is not None else None
     except msgspec.ValidationError:
         return None
+
+
+def _detects(facts: NodeFacts) -> bool:
+    """Reports whether the newest NodeSLO that was desired for the node enables interference detection."""
+    body = getattr(facts.slo.event, "body", None) if facts.slo is not None else None
+    extensions = ((body or {}).get("spec") or {}).get("extensions") or {}
+    return bool((extensions.get("interference") or {}).get("enable"))
 
 
 def _own_usage(read: _Read) -> Iterator[str]:
@@ -246,6 +282,8 @@ def _unknown(read: _Read) -> Iterator[str]:
         yield "its own usage: no report names it"
     if not read.facts.actions:
         yield f"actions on {read.facts.name}: its agent has recorded none, or none runs there"
+    if not _detects(read.facts):
+        yield NOT_DETECTED
     yield NEVER_RECORDED
 
 

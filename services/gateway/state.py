@@ -56,7 +56,7 @@ class GatewayState:
         late_admitted: uids of pods that were created past the webhooks and have been handled (`AdmissionMissed`).
     """
 
-    SCHEMA: ClassVar[int] = 32
+    SCHEMA: ClassVar[int] = 33
     """Raised also when a manifest declares other intents: a fold of the same events then differs."""
 
     def __init__(self, refusal: Refusal = declared_refusal) -> None:

@@ -19,7 +19,15 @@ from services.slo_controller.overcommit import batch_resources, mid_resources
 from services.slo_controller.overcommit.explain import bounded
 from services.slo_controller.overcommit.noderesource_plugin_problems import CALCULATE, PLUGINS
 from services.slo_controller.state.slo_state import NODES
-from shared.admission.slo_config.document_validation import BURST, COLOCATION, HOST_APPLICATIONS, QOS, SYSTEM, THRESHOLD
+from shared.admission.slo_config.document_validation import (
+    BURST,
+    COLOCATION,
+    HOST_APPLICATIONS,
+    INTERFERENCE,
+    QOS,
+    SYSTEM,
+    THRESHOLD,
+)
 from shared.events import Draft, RecordedEvent
 from shared.events.cluster import DesiredStateApplied, DesiredStateFailed, DesiredStateRejected, MissingPermission
 from shared.events.intents import FieldsDesired, ObjectDesired
@@ -57,6 +65,7 @@ _OF_KEYS = {
     BURST: (_SLO_SPEC, "getCPUBurstConfigSpec"),
     SYSTEM: (_SLO_SPEC, "getSystemConfigSpec"),
     HOST_APPLICATIONS: (_SLO_SPEC, "getHostApplicationConfig"),
+    INTERFERENCE: (_SLO_SPEC, "getExtensionsConfigSpec"),
 }
 
 Outcome = DesiredStateApplied | DesiredStateRejected | DesiredStateFailed | MissingPermission

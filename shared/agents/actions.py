@@ -126,11 +126,101 @@ class HooksReported(Action, frozen=True, tag="hooksReported"):
     containers: Annotated[tuple[ContainerHooks, ...], Meta(min_length=1, max_length=MAX_CONTAINERS)]
 
 
+SIGNAL_NAMES = (
+    "cpi",
+    "cpuPressure",
+    "schedulingLatency",
+    "memoryPressure",
+    "refaults",
+    "directReclaim",
+    "ioPressure",
+    "diskLatency",
+    "retransmits",
+    "drops",
+)
+"""Signals of a slowed pod."""
+MAX_SUSPECTS = 5
+"""Suspects in one action at most."""
+Measure = Annotated[float, Meta(ge=0, le=1e18)]
+
+
+class SignalDeviation(msgspec.Struct, frozen=True):
+    """A signal of a pod that is above the limit of its baseline; values in the signal's unit.
+
+    Attributes:
+        value: mean of the samples above the limit. baseline: the usual value.
+    """
+
+    signal: Literal[
+        "cpi",
+        "cpuPressure",
+        "schedulingLatency",
+        "memoryPressure",
+        "refaults",
+        "directReclaim",
+        "ioPressure",
+        "diskLatency",
+        "retransmits",
+        "drops",
+    ]
+    value: Measure
+    baseline: Measure
+    limit: Measure
+
+
+class SuspectedNeighbour(msgspec.Struct, frozen=True):
+    """A best-effort pod of the node that may cause the deviation.
+
+    Attributes:
+        correlation_percent: of its activity with the signal.
+        value: its activity: milli-cores (cpu), bytes (memory), bytes a second (io, network).
+    """
+
+    pod_uid: Uid
+    correlation_percent: Annotated[int, Meta(ge=1, le=100)]
+    signal: Name
+    activity: Literal["cpu", "memory", "io", "network"]
+    value: Measure
+
+
+class Interfered(Action, frozen=True, tag="interfered"):
+    """A pod is slowed down by best-effort neighbours.
+
+    Attributes:
+        since_ns: the first sample above a limit; nanoseconds since the epoch by the node's clock.
+        suspects: the most correlated first.
+        answer: what the strategy asks for. done: what the agent itself did; empty: nothing.
+    """
+
+    pod_uid: Uid
+    since_ns: Instant
+    deviations: Annotated[tuple[SignalDeviation, ...], Meta(min_length=1, max_length=len(SIGNAL_NAMES))]
+    suspects: Annotated[tuple[SuspectedNeighbour, ...], Meta(min_length=1, max_length=MAX_SUSPECTS)]
+    answer: Literal["none", "suppress", "migrate", "hint"] = "none"
+    done: Annotated[str, Meta(max_length=256)] = ""
+
+
+class InterferenceEnded(Action, frozen=True, tag="interferenceEnded"):
+    """A pod is no longer slowed down by neighbours: it recovered, is gone, or the detection was switched off."""
+
+    pod_uid: Uid
+    reason: Literal["recovered", "gone", "disabled"]
+
+
 class PodsRequested(Action, frozen=True, tag="podsRequested"):
     """Requests the pods of the node (shared/agents/node_pods.py), now and on each change. It leaves no event."""
 
 
-AnyAction = Suppressed | Burst | EvictionRequested | TopologyReported | HooksReported | PodsRequested
+AnyAction = (
+    Suppressed
+    | Burst
+    | EvictionRequested
+    | TopologyReported
+    | HooksReported
+    | Interfered
+    | InterferenceEnded
+    | PodsRequested
+)
 
 
 class ActionReport(msgspec.Struct, frozen=True, array_like=True, tag=1):

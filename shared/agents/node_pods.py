@@ -19,6 +19,8 @@ from shared.kube.node import Node, NodeStatus
 from shared.kube.pod import Container, Pod, PodSpec, PodStatus, Volume
 
 DOMAIN = "koordinator.sh"
+INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+"""Label of a node: its type, by which usual values are learned."""
 BLOCK_IO = "koordinator.sh/blkioQOS"
 """Annotation of a pod that names block devices or volumes, with their limits."""
 
@@ -92,6 +94,7 @@ def agent_pod(pod: Pod, uid: str) -> Pod:
             uid=uid,
             labels=_ours(meta.labels),
             annotations=_ours(meta.annotations),
+            owner_references=() if meta.controller is None else (meta.controller,),
             creation_timestamp=meta.creation_timestamp,
             deletion_timestamp=meta.deletion_timestamp,
         ),
@@ -133,7 +136,7 @@ def agent_node(node: Node) -> Node:
     return Node(
         metadata=Metadata(
             name=node.metadata.name,
-            labels=_ours(node.metadata.labels),
+            labels=_ours(node.metadata.labels, INSTANCE_TYPE),
             annotations=_ours(node.metadata.annotations),
         ),
         status=NodeStatus(capacity=node.status.capacity, allocatable=node.status.allocatable),
@@ -144,8 +147,12 @@ def _agent_container(container: Container) -> Container:
     return Container(name=container.name, resources=container.resources, restart_policy=container.restart_policy)
 
 
-def _ours(texts: dict[str, str] | None) -> dict[str, str] | None:
+def _ours(texts: dict[str, str] | None, *more: str) -> dict[str, str] | None:
     if not texts:
         return None
-    kept = {name: text for name, text in texts.items() if name == MIRROR or name.partition("/")[0].endswith(DOMAIN)}
+    kept = {
+        name: text
+        for name, text in texts.items()
+        if name == MIRROR or name in more or name.partition("/")[0].endswith(DOMAIN)
+    }
     return kept or None

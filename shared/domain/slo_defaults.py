@@ -13,6 +13,7 @@ from shared.kube.slo_config import (
     CpuBurst,
     CpuQos,
     HostApplication,
+    InterferenceStrategy,
     MemoryQos,
     NetworkQos,
     Part,
@@ -37,6 +38,18 @@ DEFAULT_BURST = CpuBurst(
     cfs_quota_burst_percent=300,
     cfs_quota_burst_period_seconds=-1,
     share_pool_threshold_percent=50,
+)
+DEFAULT_INTERFERENCE = InterferenceStrategy(
+    enable=False,
+    deviation_percent=100,
+    standard_deviations=4,
+    sustain_seconds=10,
+    recovery_seconds=60,
+    learn_seconds=300,
+    half_life_seconds=86_400,
+    min_correlation_percent=50,
+    answer="none",
+    suppress_percent=50,
 )
 DEFAULT_SYSTEM = SystemStrategy(total_network_bandwidth="0")
 
@@ -72,8 +85,14 @@ DEFAULT_QOS = ResourceQos(
 )
 
 
+class Extensions(Part, frozen=True):
+    """The part of a NodeSLO's `extensions` that is this system's; other keys belong to other controllers."""
+
+    interference: InterferenceStrategy | None = None
+
+
 class NodeSloSpec(Part, frozen=True):
-    """A NodeSLO's spec, received or merged with defaults. `extensions` belong to other controllers."""
+    """A NodeSLO's spec, received or merged with defaults."""
 
     resource_used_threshold_with_be: ResourceThreshold | None = msgspec.field(
         name="resourceUsedThresholdWithBE", default=None
@@ -82,6 +101,13 @@ class NodeSloSpec(Part, frozen=True):
     cpu_burst_strategy: CpuBurst | None = None
     system_strategy: SystemStrategy | None = None
     host_applications: tuple[HostApplication, ...] = ()
+    extensions: Extensions | None = None
+
+    @property
+    def interference(self) -> InterferenceStrategy:
+        """The strategy of interference detection; one without values where there is none."""
+        found = self.extensions.interference if self.extensions is not None else None
+        return found if found is not None else InterferenceStrategy()
 
 
 def in_force(received: NodeSloSpec) -> NodeSloSpec:
@@ -96,6 +122,7 @@ def in_force(received: NodeSloSpec) -> NodeSloSpec:
         cpu_burst_strategy=merged(DEFAULT_BURST, received.cpu_burst_strategy or CpuBurst()),
         system_strategy=merged(DEFAULT_SYSTEM, received.system_strategy or SystemStrategy()),
         host_applications=received.host_applications,
+        extensions=Extensions(interference=merged(DEFAULT_INTERFERENCE, received.interference)),
     )
 
 

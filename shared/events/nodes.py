@@ -135,6 +135,83 @@ class ContainerHooksReported(Event, frozen=True, tag="koord.nodes.ContainerHooks
     containers: tuple[HookedContainer, ...]
 
 
+class DeviatingSignal(msgspec.Struct, frozen=True):
+    """A signal of a pod above the limit of its baseline, in the signal's unit (docs/interference.md).
+
+    Attributes:
+        value: mean of the samples above the limit. baseline: the usual value.
+    """
+
+    signal: str
+    value: float
+    baseline: float
+    limit: float
+
+
+class InterferenceSuspect(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A best-effort pod of the node that may cause the deviation.
+
+    Attributes:
+        pod: `namespace/name`; empty when `cluster` had not shown the pod yet, or no longer.
+        correlation_percent: of its activity with the signal, 1..100.
+        value: its activity: milli-cores (cpu), bytes (memory), bytes a second (io, network).
+    """
+
+    pod_uid: str
+    correlation_percent: int
+    signal: str
+    activity: str
+    value: float
+    pod: str = ""
+
+
+class PodInterfered(Event, frozen=True, tag="koord.nodes.PodInterfered.v1"):
+    """A pod is slowed down by best-effort neighbours, until PodInterferenceEnded.
+
+    Attributes:
+        pod: `namespace/name`; empty when `cluster` had not shown the pod yet, or no longer.
+        since_ns: the first sample above a limit, by the node's clock.
+        suspects: the most correlated first.
+        answer: `none`, `suppress`, `migrate` or `hint`.
+        done: what was done for it; empty: nothing.
+        job: name of the PodMigrationJob that was requested; empty: none.
+    """
+
+    KEY: ClassVar[str] = "node"
+
+    node: str
+    boot: str
+    number: int
+    at_ns: int
+    pod_uid: str
+    since_ns: int
+    deviations: tuple[DeviatingSignal, ...]
+    suspects: tuple[InterferenceSuspect, ...]
+    answer: str = "none"
+    done: str = ""
+    job: str = ""
+    pod: str = ""
+
+
+class PodInterferenceEnded(Event, frozen=True, tag="koord.nodes.PodInterferenceEnded.v1"):
+    """A pod is no longer slowed down by neighbours.
+
+    Attributes:
+        pod: `namespace/name`; empty when `cluster` had not shown the pod yet, or no longer.
+        reason: `recovered`, `gone`, or `disabled`.
+    """
+
+    KEY: ClassVar[str] = "node"
+
+    node: str
+    boot: str
+    number: int
+    at_ns: int
+    pod_uid: str
+    reason: str
+    pod: str = ""
+
+
 class NodeTopologyRemoved(Event, frozen=True, tag="koord.nodes.NodeTopologyRemoved.v1"):
     """A node is gone from the cluster, and the topology that its agent reported no longer holds."""
 
@@ -149,5 +226,7 @@ AGENT_ACTIONS: tuple[type[Event], ...] = (
     AgentEvictionRequested,
     NodeTopologyReported,
     ContainerHooksReported,
+    PodInterfered,
+    PodInterferenceEnded,
 )
 """Types that record actions of agents, and their reports."""

@@ -287,6 +287,34 @@ class CpuBurst(Part, frozen=True):
     share_pool_threshold_percent: int | None = None
 
 
+class InterferenceStrategy(Part, frozen=True):
+    """Detection of pods that best-effort neighbours slow down. Key `interference-config`, this system's extension: in a
+    NodeSLO it is `extensions.interference`.
+
+    Attributes:
+        deviation_percent, standard_deviations: a signal deviates above its baseline's mean by more than this percent of
+            it, and by more than so many standard deviations.
+        sustain_seconds: a pod is marked when a signal deviates for so long; recovery_seconds: the mark ends when none
+            has deviated for so long.
+        learn_seconds: seconds of samples before a baseline is used.
+        half_life_seconds: a sample loses half of its weight.
+        min_correlation_percent: of a neighbour's activity with the signal, for a suspect.
+        answer: what is done: `none`, `suppress`, `migrate` or `hint`.
+        suppress_percent: of the thresholds of suppression that are left while a pod is marked, for `suppress`.
+    """
+
+    enable: bool | None = None
+    deviation_percent: int | None = None
+    standard_deviations: int | None = None
+    sustain_seconds: int | None = None
+    recovery_seconds: int | None = None
+    learn_seconds: int | None = None
+    half_life_seconds: int | None = None
+    min_correlation_percent: int | None = None
+    answer: str = ""
+    suppress_percent: int | None = None
+
+
 class SystemStrategy(Part, frozen=True):
     """Kernel settings of the node. Key `system-config`."""
 
@@ -348,6 +376,13 @@ class NodeSystem(SystemStrategy, frozen=True):
     node_selector: LabelSelector | None = None
 
 
+class NodeInterference(InterferenceStrategy, frozen=True):
+    """The strategy of the nodes that a selector selects."""
+
+    name: str = ""
+    node_selector: LabelSelector | None = None
+
+
 class ThresholdConfig(Part, frozen=True):
     """The document `resource-threshold-config`."""
 
@@ -374,6 +409,13 @@ class SystemConfig(Part, frozen=True):
 
     cluster_strategy: SystemStrategy | None = None
     node_strategies: tuple[NodeSystem, ...] = ()
+
+
+class InterferenceConfig(Part, frozen=True):
+    """The document `interference-config`."""
+
+    cluster_strategy: InterferenceStrategy | None = None
+    node_strategies: tuple[NodeInterference, ...] = ()
 
 
 class NodeHostApplications(Part, frozen=True):

@@ -141,7 +141,16 @@ DECLARED: Mapping[str, tuple[IntentRight, ...]] = {
         IntentRight(FieldsDesired, resource="nodemetrics.slo.koordinator.sh", subresource="status", fields=("status",)),
         IntentRight(ObjectDesired, resource="nodemetrics.slo.koordinator.sh", deletes=True),
     ),
-    "nodes-*": (IntentRight(EvictionRequested, resource="pods", subresource="eviction"),),
+    "nodes-*": (
+        IntentRight(EvictionRequested, resource="pods", subresource="eviction"),
+        IntentRight(
+            ObjectDesired,
+            resource="podmigrationjobs.scheduling.koordinator.sh",
+            fields=("metadata.annotations", "spec"),
+            name="interference-*",
+        ),
+        IntentRight(FieldsDesired, resource="nodes", fields=("metadata.labels.node.koordinator.sh/interfered",)),
+    ),
     "quota": (
         IntentRight(EvictionRequested, resource="pods", subresource="eviction"),
         IntentRight(

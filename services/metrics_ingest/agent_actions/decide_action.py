@@ -3,11 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
-from services.metrics_ingest.agent_actions.node_pods_and_actions_state import (
-    ActionIngestState,
-    PodOnNode,
-    digest_of,
-)
+from services.metrics_ingest.agent_actions.interfered_pods import ended_events, interfered_events
+from services.metrics_ingest.agent_actions.node_pods_and_actions_state import ActionIngestState, digest_of
+from services.metrics_ingest.agent_actions.pod_of_action import pod_of
 from shared.agents.actions import (
     ActionReport,
     BadAction,
@@ -15,6 +13,8 @@ from shared.agents.actions import (
     ContainerHooks,
     EvictionRequested,
     HooksReported,
+    Interfered,
+    InterferenceEnded,
     PodsRequested,
     Suppressed,
     TopologyReported,
@@ -74,6 +74,10 @@ def action_events(
             if not hooked:
                 raise faulty[0]
             return [Draft(ContainerHooksReported(**fields, containers=hooked))]
+        case Interfered() as found:
+            return interfered_events(state, report, found, fields)
+        case InterferenceEnded(pod_uid=uid, reason=reason):
+            return ended_events(state, report, uid, reason, fields)
         case EvictionRequested(pod_uid=uid, reason=reason):
             pod = pod_of(state, report, uid)
             if pod is None:
@@ -156,21 +160,6 @@ def _topology_events(
     if not state.has_node(report.node) or state.topologies.get(report.node) == digest_of(event):
         return []
     return [Draft(event)]
-
-
-def pod_of(state: ActionIngestState, report: ActionReport, uid: str, field: str = "action.pod_uid") -> PodOnNode | None:
-    """Returns the pod that an action names, None for an unknown one.
-
-    Args:
-        field: in which it names it.
-
-    Raises:
-        BadAction: it runs on another node.
-    """
-    pod = state.pods.get(uid)
-    if pod is not None and pod.node != report.node:
-        raise BadAction(report.node, field, f"{pod.pod} runs on {pod.node}")
-    return pod
 
 
 def check_time(report: ActionReport, *, max_clock_skew_s: float, now_ns: int) -> None:

@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from shared.agents.node_pods import NodePods, agent_node, agent_pod, claims_of
+from shared.domain.interference import FIELDS, HINT, INTERFERED
 from shared.events import Event, RecordedEvent
 from shared.events.cluster import (
     NodeDeleted,
@@ -18,6 +19,7 @@ from shared.events.cluster import (
     PodDeleted,
     PodObserved,
 )
+from shared.events.intents import FieldsDesired
 from shared.events.log import WriterStarted
 from shared.events.nodes import (
     AGENT_ACTIONS,
@@ -27,6 +29,8 @@ from shared.events.nodes import (
     NodeTopologyRemoved,
     NodeTopologyReported,
     PodBurst,
+    PodInterfered,
+    PodInterferenceEnded,
 )
 from shared.kube.kept_annotations import MIRROR
 from shared.kube.node import Node
@@ -45,7 +49,7 @@ FOLDED: dict[str, tuple[type[Event], ...]] = {
         ObjectDeleted,
         WriterStarted,
     ),
-    "nodes-*": (*AGENT_ACTIONS, NodeTopologyRemoved),
+    "nodes-*": (*AGENT_ACTIONS, NodeTopologyRemoved, FieldsDesired),
 }
 """Context -> event types that are folded; all others are skipped."""
 
@@ -72,6 +76,20 @@ class RecordedActions(NamedTuple):
 
     boot: str
     numbers: tuple[int, ...]
+
+
+class InterferedPod(NamedTuple):
+    """A pod that neighbours slow down.
+
+    Attributes:
+        pod: `namespace/name`.
+        boot, number: of the action that reported it. hint: the answer is a label of the node.
+    """
+
+    pod: str
+    boot: str
+    number: int
+    hint: bool
 
 
 class NodeView(NamedTuple):
@@ -104,9 +122,11 @@ class ActionIngestState:
         claims: `namespace/name` of a claim -> the PersistentVolume that it is bound to.
         claimants: claim -> node -> uid of a pod there whose view includes the claim.
         topologies: node -> digest of the newest topology that its agent reported.
+        interfered: node -> uid -> pod that is slowed down.
+        hinted: nodes whose label INTERFERED is desired -> 1.
     """
 
-    SCHEMA: ClassVar[int] = 8
+    SCHEMA: ClassVar[int] = 10
 
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}
@@ -119,6 +139,8 @@ class ActionIngestState:
         self.claims: dict[str, str] = {}
         self.claimants: dict[str, dict[str, str]] = {}
         self.topologies: dict[str, str] = {}
+        self.interfered: dict[str, dict[str, InterferedPod]] = {}
+        self.hinted: dict[str, int] = {}
 
     def apply(self, record: RecordedEvent) -> None:
         """Folds one event."""
@@ -146,14 +168,36 @@ class ActionIngestState:
                 self._claim(record, name, "")
             case WriterStarted(epoch=epoch) if record.context == "cluster":
                 self.cluster_epoch = epoch
+            case event:
+                self._apply_own(event)
+        self.positions[record.context] = record.seq
+
+    def _apply_own(self, event: Event) -> None:
+        """Folds an event of the service's own context."""
+        match event:
             case BestEffortSuppressed() | PodBurst() | AgentEvictionRequested() | ContainerHooksReported() as action:
                 self._count(action.node, action.boot, action.number)
+            case PodInterfered(node=node, boot=boot, number=number) as event:
+                self._count(node, boot, number)
+                if event.pod:  # nobody ends the mark of a pod that `cluster` does not have
+                    mark = InterferedPod(event.pod, boot, number, event.answer == HINT)
+                    self.interfered.setdefault(node, {})[event.pod_uid] = mark
+            case PodInterferenceEnded(node=node, boot=boot, number=number) as event:
+                if number:  # 0: recorded without an agent
+                    self._count(node, boot, number)
+                self.interfered.get(node, {}).pop(event.pod_uid, None)
+                if not self.interfered.get(node, True):
+                    del self.interfered[node]
+            case FieldsDesired(fields=fields, name=node, patch=patch) if fields == FIELDS:
+                if patch["metadata"]["labels"][INTERFERED]:
+                    self.hinted[node] = 1
+                else:
+                    self.hinted.pop(node, None)
             case NodeTopologyReported(node=node, boot=boot, number=number) as event:
                 self._count(node, boot, number)
                 self.topologies[node] = digest_of(event)
             case NodeTopologyRemoved(node=node):
                 self.topologies.pop(node, None)
-        self.positions[record.context] = record.seq
 
     def has_node(self, node: str) -> bool:
         """Reports whether the node is in the cluster."""
@@ -273,6 +317,8 @@ class ActionIngestState:
                 self.claims,
                 self.claimants,
                 self.topologies,
+                self.interfered,
+                self.hinted,
             )
         )
 
@@ -283,7 +329,7 @@ class ActionIngestState:
         self.static, self.recorded_actions = stored.static, stored.recorded_actions
         self.node_views, self.cluster_epoch = stored.node_views, stored.cluster_epoch
         self.claims, self.claimants = stored.claims, stored.claimants
-        self.topologies = stored.topologies
+        self.topologies, self.interfered, self.hinted = stored.topologies, stored.interfered, stored.hinted
 
 
 def digest_of(event: NodeTopologyReported) -> str:
@@ -323,6 +369,8 @@ class _Stored(msgspec.Struct):
     claims: dict[str, str]
     claimants: dict[str, dict[str, str]]
     topologies: dict[str, str]
+    interfered: dict[str, dict[str, InterferedPod]]
+    hinted: dict[str, int]
 
 
 _POD = msgspec.json.Decoder(Pod)

@@ -5,8 +5,9 @@ topologies, and evictions of pods that still run.
 from collections.abc import Hashable
 
 from services.metrics_ingest.agent_actions.node_pods_and_actions_state import ActionIngestState, digest_of
+from shared.domain.interference import INTERFERED, JOB_PREFIX
 from shared.events import RecordedEvent
-from shared.events.intents import EvictionRequested
+from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.log import WriterStarted
 from shared.events.nodes import (
     AGENT_ACTIONS,
@@ -16,6 +17,8 @@ from shared.events.nodes import (
     NodeTopologyRemoved,
     NodeTopologyReported,
     PodBurst,
+    PodInterfered,
+    PodInterferenceEnded,
 )
 from shared.log.retention_carry_forward import CarryForward, Holds, Kept
 
@@ -28,11 +31,17 @@ def subject(record: RecordedEvent) -> Hashable:
             | PodBurst(node=node, boot=boot, number=number)
             | AgentEvictionRequested(node=node, boot=boot, number=number)
             | ContainerHooksReported(node=node, boot=boot, number=number)
+            | PodInterfered(node=node, boot=boot, number=number)
+            | PodInterferenceEnded(node=node, boot=boot, number=number)
             | NodeTopologyReported(node=node, boot=boot, number=number)
         ):
             return node, boot, number
         case NodeTopologyRemoved(node=node):
             return NodeTopologyRemoved, node
+        case FieldsDesired(resource=resource, name=name, fields=fields):
+            return resource, name, fields
+        case ObjectDesired(resource=resource, name=name):
+            return resource, name
         case EvictionRequested(pod_uid=uid):
             return EvictionRequested, uid
     return type(record.event)
@@ -45,11 +54,20 @@ def holds(state: ActionIngestState, _: Kept) -> Holds:
         match record.event:
             case NodeTopologyReported(node=node, boot=boot, number=number) as event:
                 return state.topologies.get(node) == digest_of(event) or _is_counted(state, node, boot, number)
+            case PodInterfered(node=node, pod_uid=uid, boot=boot, number=number):
+                mark = state.interfered.get(node, {}).get(uid)
+                in_force = mark is not None and (mark.boot, mark.number) == (boot, number)
+                return in_force or _is_counted(state, node, boot, number)
+            case FieldsDesired(name=node, patch=patch):
+                return (node in state.hinted) == bool(patch["metadata"]["labels"][INTERFERED])
+            case ObjectDesired(name=name):
+                return name.removeprefix(JOB_PREFIX) in state.pods
             case (
                 BestEffortSuppressed(node=node, boot=boot, number=number)
                 | PodBurst(node=node, boot=boot, number=number)
                 | AgentEvictionRequested(node=node, boot=boot, number=number)
                 | ContainerHooksReported(node=node, boot=boot, number=number)
+                | PodInterferenceEnded(node=node, boot=boot, number=number)
             ):
                 return _is_counted(state, node, boot, number)
             case NodeTopologyRemoved(node=node):
@@ -68,7 +86,7 @@ def _is_counted(state: ActionIngestState, node: str, boot: str, number: int) -> 
 
 
 CARRY_FORWARD = CarryForward(
-    kinds=(*AGENT_ACTIONS, NodeTopologyRemoved, EvictionRequested, WriterStarted),
+    kinds=(*AGENT_ACTIONS, NodeTopologyRemoved, EvictionRequested, FieldsDesired, ObjectDesired, WriterStarted),
     subject=subject,
     holds=holds,
 )

@@ -10,6 +10,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from services.metrics_ingest.agent_actions.decide_action import action_events, checked_records, removed_topologies
+from services.metrics_ingest.agent_actions.interfered_pods import interference_differences
 from services.metrics_ingest.agent_actions.node_pods_and_actions_state import (
     FOLDED,
     ActionIngestState,
@@ -22,7 +23,7 @@ from services.metrics_ingest.agent_actions.retention_carry_forward import CARRY_
 from services.metrics_ingest.agent_actions.service_manifest import MANIFEST
 from shared.agents import subjects
 from shared.agents.actions import BadAction, HooksReported, PodsRequested, decode
-from shared.events.intents import EvictionRequested
+from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.log import WriterStarted
 from shared.events.nodes import AGENT_ACTIONS, NodeTopologyRemoved
 from shared.ingest.agent_message_queue import AgentInbox, Incoming
@@ -34,7 +35,7 @@ from shared.runtime.task_cancellation import cancel_and_wait
 from shared.runtime.task_group_errors import first_error_alone
 from shared.settings import Settings
 
-TOPOLOGY_CHECK_INTERVAL_S = 30.0
+DIFFERENCES_INTERVAL_S = 5.0
 
 
 class ActionIngestSettings(Settings, frozen=True, kw_only=True):
@@ -63,18 +64,21 @@ class ActionIngest:
         """Takes actions until the process drains."""
         await self._runtime.bus.handle(subjects.every_subject(subjects.ACTION), self._inbox.receive_request)
         async with asyncio.TaskGroup() as group:
-            background = [group.create_task(self._pod_publisher.run()), group.create_task(self._remove_topologies())]
+            background = [group.create_task(self._pod_publisher.run()), group.create_task(self._append_differences())]
             if self._mqtt is not None:
                 background.append(group.create_task(self._mqtt.run()))
             await serve(self._runtime, self._inbox, self._decide, self._rejections.accepted)
             await cancel_and_wait(*background)
 
-    async def _remove_topologies(self) -> None:
-        """Removes the topologies of nodes that have left the cluster, until cancelled."""
+    async def _append_differences(self) -> None:
+        """Removes topologies of nodes that have left the cluster, ends the interference of pods that are gone, and
+        labels nodes, until cancelled.
+        """
         while True:
-            await asyncio.sleep(TOPOLOGY_CHECK_INTERVAL_S)
-            if drafts := removed_topologies(self._runtime.state):
-                await self._runtime.append(drafts, now_ns=self._runtime.now_ns())
+            await asyncio.sleep(DIFFERENCES_INTERVAL_S)
+            state, now_ns = self._runtime.state, self._runtime.now_ns()
+            if drafts := [*removed_topologies(state), *interference_differences(state, now_ns)]:
+                await self._runtime.append(drafts, now_ns=now_ns)
 
     def _decide(self, message: Incoming, batch: Batch) -> None:
         """Decides on one action and adds its events and its receipt to the batch."""
@@ -115,7 +119,7 @@ async def lead(runtime: Runtime) -> None:
 SERVICE = Service(
     manifest=MANIFEST,
     follows=FOLDED,
-    emits=(WriterStarted, *AGENT_ACTIONS, NodeTopologyRemoved, EvictionRequested),
+    emits=(WriterStarted, *AGENT_ACTIONS, NodeTopologyRemoved, EvictionRequested, FieldsDesired, ObjectDesired),
     settings=ActionIngestSettings,
     new_state=ActionIngestState,
     lead=lead,

@@ -42,7 +42,12 @@ class _LabelledCgroup(NamedTuple):
 
 
 class InterferenceGauges:
-    """Samples the node's pods, and keeps the newest values."""
+    """Samples the node's pods, and keeps the newest values.
+
+    Attributes:
+        cycles: uid -> (cycles, instructions) of a pod's containers in the last complete window.
+        continuous: count cycles without pauses, which interference detection needs.
+    """
 
     def __init__(
         self,
@@ -62,6 +67,8 @@ class InterferenceGauges:
         self._gauges: dict[str, list[Gauge]] = {}
         self._due: dict[str, int] = {}
         self._periods: dict[str, tuple[int, int]] = {}
+        self.cycles: dict[str, tuple[int, int]] = {}
+        self.continuous = False
         self._counting: list[tuple[_LabelledCgroup, Counters]] = []
         self._steps: list[tuple[str, int, Callable[[list[_LabelledCgroup]], list[Gauge]]]] = [
             ("throttled", THROTTLED_INTERVAL_NS, self._throttled)
@@ -148,13 +155,16 @@ class InterferenceGauges:
         """Starts counting, or reads the counters and stops."""
         if self._counting:
             gauges = []
+            self.cycles = {}
             for cgroup, counters in self._counting:
                 cycles, instructions = counters.totals()
+                before = self.cycles.get(uid := cgroup.labels["pod_uid"], (0, 0))
+                self.cycles[uid] = before[0] + cycles, before[1] + instructions
                 for field, value in (("cycles", cycles), ("instructions", instructions)):
                     gauges.append(Gauge("koordlet_container_cpi", {**cgroup.labels, "cpi_field": field}, value))
             self.close()
             self._gauges["cycles"] = gauges
-            self._due["cycles"] = now_ns + CYCLES_INTERVAL_NS - CYCLES_WINDOW_NS
+            self._due["cycles"] = now_ns + (0 if self.continuous else CYCLES_INTERVAL_NS - CYCLES_WINDOW_NS)
             return
         self._due["cycles"] = now_ns + CYCLES_WINDOW_NS
         base = self._root / "perf_event" if self._v1 else self._root

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups
 from services.node_agent.collectors.interference_gauges import Gauge
+from services.node_agent.collectors.tc_class_drops import class_drops
 from services.node_agent.kernel.cgroup_processes import Processes
 from services.node_agent.kernel.core_sched import CoreSchedGroups, CoreSchedUnavailable, KernelCookieApi
 from services.node_agent.kernel.node_wide_proc_sys_settings import KernelSettingsWriter
@@ -85,6 +86,14 @@ class NonCgroupReconciler:
             if minor is not None:
                 for folder in (each.folder, *each.containers.values()):
                     yield folder, network_qos.class_id(minor)
+
+    def dropped_packets(self, pods: Iterable[PodCgroups]) -> dict[str, int]:
+        """Returns uid -> packets dropped in the pod's traffic class; empty while tc is not in use."""
+        if self._traffic is None or not self._traffic.interface:
+            return {}
+        drops = class_drops(self._traffic.interface)
+        minors = {each.pod.metadata.uid: self._traffic.minor_of(each.pod) for each in pods}
+        return {uid: drops[minor] for uid, minor in minors.items() if minor is not None and minor in drops}
 
     def gauges(self) -> Iterator[Gauge]:
         """Yields gauges of core scheduling."""

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from services.node_agent.cgroup.executor import CgroupTree, CgroupValue, Executor
 from services.node_agent.cgroup.kubepods_layout import Hierarchy, KubepodsLayout
 from services.node_agent.cgroup.original_values import OriginalValues
+from services.node_agent.collectors.interference_counters import InterferenceCounters
 from services.node_agent.collectors.interference_gauges import Gauge, InterferenceGauges
 from services.node_agent.collectors.usage_sample_types import UsageSnapshot
 from services.node_agent.kernel.cgroup_processes import Processes
@@ -25,6 +26,7 @@ from services.node_agent.qos_manager.enforcers.eviction import EvictionEnforcer
 from services.node_agent.qos_manager.enforcers.hook_and_memory_qos_reconciler import CgroupReconciler, KubepodsFolders
 from services.node_agent.qos_manager.enforcers.hook_audit import NO_RUNTIME, HookAudit
 from services.node_agent.qos_manager.enforcers.hook_value_files import PodCgroupWriter
+from services.node_agent.qos_manager.enforcers.interference_detector import InterferenceDetector
 from services.node_agent.qos_manager.host_paths import HostPaths
 from services.node_agent.qos_manager.pod_cgroup_lookup import PodCgroupLookup, best_effort_cgroups
 from services.node_agent.qos_manager.strategies import cpu_burst
@@ -40,9 +42,10 @@ from services.node_agent.states_informer.container_names_from_log_links import s
 from services.node_agent.states_informer.node_slo import NodeSloInformer
 from services.node_agent.states_informer.received_node_pods import NodePodsInformer
 from services.node_agent.topology import cpu_topology
+from services.node_agent.topology.cpu_model_and_zone_memory import read_hardware
 from services.node_agent.topology.topology_reporter import TopologyReporter
 from shared.agents.actions import AnyAction
-from shared.agents.node_pods import NodePods
+from shared.agents.node_pods import INSTANCE_TYPE, NodePods
 from shared.domain.slo_defaults import NodeSloSpec, in_force
 from shared.kube.instants import SECOND
 
@@ -109,6 +112,7 @@ class QosManager:
         self.state = NodeState.UNKNOWN
         self._paths, self._slo, self._pods, self._gates = paths, slo, pods, gates
         self._report_action, self._clock_ns = report_action, clock_ns
+        self._state_dir = state_dir
         self._original_values = OriginalValues(state_dir)
         self._original_values.load()
         self._processors = cpu_topology.processors(paths.sys)
@@ -159,9 +163,24 @@ class QosManager:
         self._evict(snapshot, now_ns)
         self._reconcile(changed=changed, now_ns=now_ns)
         self._audit_hooks(folders, changed=changed)
+        self._detect(snapshot)
         self._interference_gauges.run_cycle(self._lookup.pods)
         if self.plugins is not None:
             self.plugins.run_cycle(StrategyInputs(snapshot, self._lookup.pods, self._spec, executor.update))
+
+    def _detect(self, snapshot: UsageSnapshot) -> None:
+        """Looks for pods that best-effort neighbours slow down."""
+        node_pods = self._pods.in_force
+        if node_pods is None:
+            return
+        detector, strategy = self._interference_detector, self._spec.interference
+        self._interference_gauges.continuous = bool(strategy.enable)
+        labels = node_pods.object.metadata.labels if node_pods.object is not None else None
+        node_type = (labels or {}).get(INSTANCE_TYPE, "")
+        best_effort = self._best_effort_uids_of(node_pods)
+        threshold = self._spec.resource_used_threshold_with_be
+        suppresses = self._gates["BECPUSuppress"] and threshold is not None and threshold.enable is True
+        detector.run_cycle(strategy, self._lookup.pods, best_effort, snapshot, node_type, suppresses=suppresses)
 
     def _reconcile(self, *, changed: bool, now_ns: int) -> None:
         """Computes values when their inputs have changed, and checks the files at intervals."""
@@ -240,6 +259,7 @@ class QosManager:
                     self.executor, self._burst_enforcer.pods_under_burst(strategy, self._lookup.pods)
                 )
             yield from self._interference_gauges.gauges()
+            yield from self._interference_detector.gauges()
             yield from self._non_cgroup_files.gauges()
 
     def release(self) -> None:
@@ -250,6 +270,7 @@ class QosManager:
         self._non_cgroup_files.release()
         self._block_io_enforcer.release()
         self._interference_gauges.close()
+        self._interference_detector.close()
         written = self.executor.restore()
         log.info("cgroups are restored", extra={"written": written})
 
@@ -276,6 +297,19 @@ class QosManager:
         cpus_online = (one.cpu for one in self._processors)
         self._interference_gauges = InterferenceGauges(
             self._paths.root, self._paths.sys, hierarchy.version, self._gates, cpus_online, self._clock_ns
+        )
+        self._interference_detector = InterferenceDetector(
+            InterferenceCounters(
+                self._paths.root,
+                self._paths.proc,
+                hierarchy.version,
+                lambda: self._interference_gauges.cycles,
+                lambda: self._non_cgroup_files.dropped_packets(self._lookup.pods),
+            ),
+            self._report_action,
+            self._state_dir,
+            self._clock_ns,
+            read_hardware(self._paths.proc, self._paths.sys).basic.model,
         )
         processes = Processes(self._paths.root, self._paths.proc)
         self.hook_audit = HookAudit(self.hook_records, self.executor, processes, self.runtime_side)
@@ -319,6 +353,7 @@ class QosManager:
             manager=self._gates["BECPUManager"],
             best_effort=self._best_effort_uids_of(node_pods),
         )
+        threshold = self._interference_detector.threshold(threshold)
         self._suppress_enforcer.run_cycle(threshold, at, self._best_effort_cgroups, self._folders.best_effort, now_ns)
 
     def _best_effort_uids_of(self, node_pods: NodePods) -> frozenset[str]:

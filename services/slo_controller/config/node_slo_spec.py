@@ -14,7 +14,7 @@ from shared.kube.json_text import json_value
 from shared.kube.meta import Metadata
 from shared.kube.quantity import BadQuantity, nanos
 from shared.kube.quantity_text import notation_of, quantity_text
-from shared.kube.slo_config import CpuBurst, Part, ResourceQos, ResourceThreshold, SystemStrategy
+from shared.kube.slo_config import CpuBurst, InterferenceStrategy, Part, ResourceQos, ResourceThreshold, SystemStrategy
 
 BANDWIDTH = "node.koordinator.sh/network-bandwidth"
 
@@ -36,6 +36,9 @@ def node_slo_spec(config: SloConfig, node: Metadata) -> dict[str, Any]:
     entry = first_match(config.host_applications.node_configs, labels)
     if applications := (entry or config.host_applications).applications:
         spec["hostApplications"] = [_plain(application) for application in applications]
+    interference = _of(config.interference, labels, InterferenceStrategy)
+    if getattr(interference, "enable", None):
+        spec["extensions"] = {"interference": _plain(interference)}
     return spec
 
 

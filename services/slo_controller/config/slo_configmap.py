@@ -25,6 +25,7 @@ from shared.admission.slo_config.document_validation import (
     COLOCATION,
     DOCUMENTS,
     HOST_APPLICATIONS,
+    INTERFERENCE,
     NORMALIZATION,
     PARAM,
     QOS,
@@ -36,7 +37,7 @@ from shared.admission.slo_config.document_validation import (
     words_problem,
 )
 from shared.domain.all_faults import Fault, all_faults
-from shared.domain.slo_defaults import DEFAULT_BURST, DEFAULT_SYSTEM, DEFAULT_THRESHOLD
+from shared.domain.slo_defaults import DEFAULT_BURST, DEFAULT_INTERFERENCE, DEFAULT_SYSTEM, DEFAULT_THRESHOLD
 from shared.domain.strategy_merge import merged, sets_any_field
 from shared.kube.json_text import read_json
 from shared.kube.meta import Metadata
@@ -47,7 +48,9 @@ from shared.kube.slo_config import (
     ColocationConfig,
     ColocationStrategy,
     HostApplicationConfig,
+    InterferenceConfig,
     NodeBurst,
+    NodeInterference,
     NodeQos,
     NodeSystem,
     NodeThreshold,
@@ -75,6 +78,7 @@ class SloConfig(NamedTuple):
     host_applications: HostApplicationConfig
     normalization: NormalizationConfig
     amplification: AmplificationConfig
+    interference: InterferenceConfig
 
 
 class ActiveConfig:
@@ -165,6 +169,7 @@ def config_of(texts: Mapping[str, str]) -> SloConfig:
         threshold=_section(found[THRESHOLD], DEFAULT_THRESHOLD, NodeThreshold),
         qos=_section(found[QOS], ResourceQos(), NodeQos),
         burst=_section(found[BURST], DEFAULT_BURST, NodeBurst),
+        interference=_section(found[INTERFERENCE], DEFAULT_INTERFERENCE, NodeInterference),
         system=_section(found[SYSTEM], DEFAULT_SYSTEM, NodeSystem),
         host_applications=cast("HostApplicationConfig", found[HOST_APPLICATIONS]),
         normalization=_nodes_over_cluster(

@@ -24,6 +24,7 @@ from shared.kube.slo_config import (
     BurstConfig,
     ColocationConfig,
     HostApplicationConfig,
+    InterferenceConfig,
     NormalizationConfig,
     Part,
     QosConfig,
@@ -40,6 +41,7 @@ SYSTEM = "system-config"
 HOST_APPLICATIONS = "host-application-config"
 NORMALIZATION = "cpu-normalization-config"
 AMPLIFICATION = "resource-amplification-config"
+INTERFERENCE = "interference-config"
 
 DOCUMENTS: Mapping[str, type[Part]] = {
     COLOCATION: ColocationConfig,
@@ -50,11 +52,12 @@ DOCUMENTS: Mapping[str, type[Part]] = {
     HOST_APPLICATIONS: HostApplicationConfig,
     NORMALIZATION: NormalizationConfig,
     AMPLIFICATION: AmplificationConfig,
+    INTERFERENCE: InterferenceConfig,
 }
 """Key -> type of its document."""
 
-CHECKED = (COLOCATION, THRESHOLD, QOS, SYSTEM, BURST)
-"""The keys that the webhook validates, in its order."""
+CHECKED = (COLOCATION, THRESHOLD, QOS, SYSTEM, BURST, INTERFERENCE)
+"""The keys that the webhook validates, in its order; the last one is this system's."""
 
 PARSE, PARAM, OVERLAP, CONFLICT = (
     "ParseConfigFail",

@@ -18,6 +18,7 @@ from shared.kube.slo_config import (
     ColocationStrategy,
     CpuBurst,
     HostApplication,
+    InterferenceStrategy,
     Part,
     QosPolicies,
     ResourceThreshold,
@@ -35,6 +36,7 @@ REFUSED: Words = {
     },
     QosPolicies: {"cpuPolicy": ("coreSched", "groupIdentity"), "netQOSPolicy": ("tc", "terway-qos")},
     CpuBurst: {"policy": ("auto", "cfsQuotaBurstOnly", "cpuBurstOnly", "none")},
+    InterferenceStrategy: {"answer": ("hint", "migrate", "none", "suppress")},
     Block: {"type": ("device", "podvolume", "volumegroup")},
     CgroupPath: {"base": ("CgroupRoot", "Kubepods", "KubepodsBesteffort", "KubepodsBurstable")},
 }

@@ -15,7 +15,14 @@ from shared.events.intents import EvictionRequested, ObjectDesired
 from shared.events.log import ConfigApplied
 from shared.events.metrics import ClassReported, NodeReported, PodReported, Usage
 from shared.events.migration import DrainRequested
-from shared.events.nodes import BestEffortSuppressed, PodBurst
+from shared.events.nodes import (
+    BestEffortSuppressed,
+    DeviatingSignal,
+    InterferenceSuspect,
+    PodBurst,
+    PodInterfered,
+    PodInterferenceEnded,
+)
 from shared.events.slo import IgnoredReport, NodeOvercommitted, NodeReportsIgnored, OvercommitBreakdown
 from shared.kube.instants import SECOND
 from shared.kube.node import Node, NodeSpec, Taint
@@ -289,6 +296,44 @@ async def test_a_latency_sensitive_pod_has_its_bursts_its_node_and_its_neighbour
     assert [each["text"] for each in found["steps"]] == ["the pod: its cpu quota is 6 from here on"]
     old = json.loads((await run(log, "why", "slowdown", "d/web", "--since", "1s", "-o", "json")).stdout)
     assert (old["steps"], old["unknown"][0][:24]) == ([], "usage: the log has no re")
+
+
+def _slowed(now_ns: int, number: int, **more: Any) -> PodInterfered:
+    return PodInterfered(
+        node="busy", boot="b", number=number, at_ns=now_ns, pod_uid="web", pod="d/web", since_ns=now_ns - 12 * SECOND,
+        deviations=(DeviatingSignal("schedulingLatency", 8_000.0, 500.0, 1_000.0),),
+        suspects=(InterferenceSuspect("batch", 97, "schedulingLatency", "cpu", 1_900.4, "d/batch"),),
+        **more,
+    )  # fmt: skip
+
+
+async def test_a_pod_that_neighbours_slow_down_has_what_deviates_the_suspects_and_what_was_done(log: Log) -> None:
+    now_ns = time.time_ns() - 30 * SECOND
+    await append(log.url, "nodes-0", [Draft(_slowed(now_ns, 3, answer="migrate", job="interference-batch"))], now_ns)
+    shown = (await run(log, "why", "slowdown", "d/web")).stdout
+    assert "on busy: it is slowed down by best-effort neighbours since " in shown.splitlines()[0]
+    assert "  deviates: schedulingLatency: 8 ms a time slice waiting for a CPU, 16.0 times the usual 0.5; the limit is 1\n" in shown  # fmt: skip
+    assert "  suspect: d/batch: its cpu (1900m) is correlated with schedulingLatency by 97 %\n" in shown
+    assert "  answer: PodMigrationJob interference-batch was requested (`koord why eviction inter" in shown
+    assert "interference-config" in shown  # its NodeSLO does not enable it any more
+    [found] = json.loads((await run(log, "why", "slowdown", "d/web", "--since", "1s", "-o", "json")).stdout)["interference"]  # fmt: skip
+    assert (found["until"], found["job"]) == ("", "interference-batch")
+    assert "it is suspected of having slowed down d/web since " in (await run(log, "why", "slowdown", "d/batch")).stdout
+    ended = PodInterferenceEnded(
+        node="busy", boot="b", number=4, at_ns=now_ns, pod_uid="web", pod="d/web", reason="recovered"
+    )
+    await append(log.url, "nodes-0", [Draft(ended), Draft(_slowed(now_ns, 5, answer="suppress"))], now_ns)
+    found = json.loads((await run(log, "why", "slowdown", "d/web", "-o", "json")).stdout)
+    assert [each["ended"] for each in found["interference"]] == ["it has recovered", ""]
+    assert (
+        "answer: nothing: best effort is not suppressed on this node (resource-threshold-config)" in found["findings"]
+    )
+    assert [each["text"].partition(":")[0] for each in found["steps"]][1:] == [
+        "the pod is slowed down by d/batch (its cpu (1900m) is correlated with schedulingLatency by 97 %)",
+        "the pod is no longer slowed down",
+        "the pod is slowed down by d/batch (its cpu (1900m) is correlated with schedulingLatency by 97 %)",
+    ]
+    assert "d/web is no longer slowed down: it has recovered" in (await run(log, "why", "node", "busy")).stdout
 
 
 async def test_a_pod_without_a_name_in_the_log_is_an_error(log: Log) -> None:

@@ -31,6 +31,10 @@ class Logs:
             log.append(RecordedEvent(context, len(log) + 1, draft.event, self.now_ns, draft.cause))
         return log[-1]
 
+    def in_order(self) -> list[RecordedEvent]:
+        """Returns all events, `cluster` first."""
+        return list(chain.from_iterable(self.contexts[name] for name in sorted(self.contexts)))
+
     def interleaved(self, random: Random) -> list[RecordedEvent]:
         """Returns all events in one order, each context's own kept."""
         return list(interleaved(chain.from_iterable(self.contexts.values()), random))

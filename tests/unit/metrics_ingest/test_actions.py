@@ -46,6 +46,7 @@ from shared.kube.node_resource_topology import CPU_BASIC_INFO
 from shared.kube.pod import ClaimSource, EphemeralSource, Volume
 from shared.kube.resource_names import CLAIMS
 from tests.support.pods import observed
+from tests.unit.metrics_ingest.agent_action_reports import interference_events
 from tests.unit.metrics_ingest.cluster_history import START_NS, Logs, fold, pod
 
 
@@ -146,7 +147,7 @@ of_cluster = st.one_of(
 of_nodes = st.builds(
     lambda node, boot, number: BestEffortSuppressed(node=node, boot=boot, number=number, at_ns=0, policy="cpuset"),
     names, st.sampled_from("xy"), st.integers(1, 5),
-)  # fmt: skip
+) | interference_events(names)  # fmt: skip
 
 
 @given(st.lists(of_cluster, max_size=20), st.lists(of_nodes, max_size=20), st.integers(), st.integers(0, 40))

@@ -7,7 +7,14 @@ import msgspec
 
 from services.slo_controller.config.node_slo_spec import BANDWIDTH, node_slo_spec
 from services.slo_controller.config.slo_configmap import config_of, read
-from shared.admission.slo_config.document_validation import BURST, HOST_APPLICATIONS, QOS, SYSTEM, THRESHOLD
+from shared.admission.slo_config.document_validation import (
+    BURST,
+    HOST_APPLICATIONS,
+    INTERFERENCE,
+    QOS,
+    SYSTEM,
+    THRESHOLD,
+)
 from shared.kube.meta import Metadata
 from shared.kube.quantity import nanos
 from tests.support.recorded_cases import recorded
@@ -100,6 +107,17 @@ def test_ns8_a_node_strategy_without_applications_has_none() -> None:
     assert spec_of({HOST_APPLICATIONS: {"applications": [nginx]}})["hostApplications"] == [nginx]
     data: dict[str, object] = {HOST_APPLICATIONS: {"applications": [nginx], "nodeConfigs": [EVERYWHERE]}}
     assert "hostApplications" not in spec_of(data)
+
+
+def test_interference_detection_is_an_extension_of_nodes_that_enable_it() -> None:
+    document = {
+        "clusterStrategy": {"learnSeconds": 60},
+        "nodeStrategies": [EVERYWHERE | {"enable": True, "answer": "hint"}],
+    }
+    found = spec_of({INTERFERENCE: document})["extensions"]["interference"]
+    assert (found["enable"], found["learnSeconds"], found["answer"], found["sustainSeconds"]) == (True, 60, "hint", 10)
+    assert "extensions" not in spec_of({INTERFERENCE: {"clusterStrategy": {"learnSeconds": 60}}})
+    assert "extensions" not in spec_of({})
 
 
 def test_every_recorded_spec_is_upstreams() -> None:

@@ -144,6 +144,27 @@ def test_cycles_are_counted_for_ten_seconds_of_each_minute_or_not_at_all(
     made.close()
 
 
+def test_cycles_are_counted_without_pauses_for_interference_detection(
+    cgroup: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    now, each = [0], pod_cgroups()
+    here = PodCgroups("none", {"1": cgroup.name}, each.node_pod)
+    made = details(cgroup.parent, "CPICollector=true", now, 2, events=(TASK_CLOCK, TASK_CLOCK))
+    made.continuous = True
+    made.run_cycle([here])
+    if "cycles and instructions are not counted" in caplog.text:
+        pytest.skip("this kernel counts nothing for cgroups")
+    found = []
+    for _ in range(4):
+        now[0] += CYCLES_WINDOW_NS
+        made.run_cycle([here])
+        found.append(made.cycles)
+    made.close()
+    assert list(found[0]) == ["x"]
+    assert found[0] is found[1]
+    assert found[2] is not found[0]
+
+
 def test_a_machine_without_a_pmu_is_tried_once(cgroup: Path, caplog: pytest.LogCaptureFixture) -> None:
     try:
         Counters(cgroup, (CYCLES,), (0,)).close()
