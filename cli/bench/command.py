@@ -27,6 +27,11 @@ ENTRIES = {
     "ingest": Entry("cli.bench.metrics_ingest", "ingest", "Measure the cost of a fleet's reports for metrics ingest."),
     "log": Entry("cli.bench.log", "log", "Measure the log: append, fold, and the lag of a follower."),
     "memory": Entry("cli.bench.memory", "memory", "Measure the memory of each service's State for one pod."),
+    "proxy": Entry(
+        "cli.bench.runtime_proxy",
+        "proxy",
+        "Measure the latency that the runtime proxy adds to a call of the kubelet, without and with a hook in it.",
+    ),
     "quota": Entry(
         "cli.bench.quota",
         "quota",

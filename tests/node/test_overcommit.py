@@ -185,11 +185,15 @@ async def test_a_container_that_started_without_the_agent_is_repaired_within_a_s
 async def test_200_containers_start_right_or_are_repaired_while_the_agent_is_killed_each_five_seconds(
     there: Site,
 ) -> None:
-    """A container that printed other values is recorded as repaired, and no other is."""
+    """A container that printed other values is recorded as repaired, and no other is.
+
+    But for one that was repaired between the start of its program and its first action, which takes a while on a busy
+    machine.
+    """
     found = await starts_beside_kills(there, SPACE, "killed", turns=20, kill_interval_s=5)
     assert len(found) == 200
     for each in found:
-        assert (each.state == "applied") == each.began_right, each
+        assert each.began_right if each.state == "applied" else not each.began_right or each.after_ms < 1_000, each
     assert any(each.state == "repaired" for each in found), "no start without the agent"
 
 
