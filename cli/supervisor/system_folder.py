@@ -143,9 +143,9 @@ def _whose(folder: Path) -> str:
     return f"{there} belongs to {owner}, and this user may not write there"
 
 
-def _locked(lock: IO[str]) -> bool:
+def _locked(lock: IO[str], how: int = fcntl.LOCK_EX) -> bool:
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(lock, how | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
@@ -179,7 +179,7 @@ def find_endpoints(folder: Path) -> Endpoints:
     """Where the servers are: KOORD_POSTGRES and KOORD_NATS, else those of the system that runs in `folder` or below it.
 
     Raises:
-        KoordError: neither is there, or several systems run.
+        KoordError: neither is there, several systems run, or the system starts or stops.
     """
     postgres, nats = os.environ.get("KOORD_POSTGRES", ""), os.environ.get("KOORD_NATS", "")
     services = dict(part.partition("=")[::2] for part in os.environ.get("KOORD_STATUSZ", "").split(",") if "=" in part)
@@ -189,9 +189,11 @@ def find_endpoints(folder: Path) -> Endpoints:
     if len(running) > 1:
         raise SeveralSystems(folder, running)
     found = next(iter(running.values()), None)
-    if not found and not postgres and len(stopped := systems_in(folder)) > 1:
-        raise SeveralSystems(folder, stopped)
     if not found and not postgres:
+        stopped = systems_in(folder)
+        _refuse_starting(stopped)
+        if len(stopped) > 1:
+            raise SeveralSystems(folder, stopped)
         raise NoSystem(
             f"no system runs in {folder}; name the folder of one with --dir (or `koord context use`), its database in "
             f"KOORD_POSTGRES, or start one with `{_up(folder)}`"
@@ -204,6 +206,23 @@ def find_endpoints(folder: Path) -> Endpoints:
         services=services,
         credentials=found.credentials if found else "",
     )
+
+
+def _refuse_starting(systems: Iterable[Path]) -> None:
+    """Raises FolderTaken for one that is held and has no addresses: it starts or stops, unless a command reads its log."""
+    for system in systems:
+        holder = _holder(system)
+        if holder and not holder.partition(" ")[2]:
+            raise FolderTaken(system, holder, reader="koord")
+
+
+def _holder(folder: Path) -> str:
+    """Returns the content of the folder's lock; empty where no process holds it, or has not written it yet."""
+    try:
+        with (folder / _LOCK).open() as lock:
+            return "" if _locked(lock, fcntl.LOCK_SH) else lock.read().strip()
+    except OSError:
+        return ""
 
 
 def find_system(folder: Path) -> Path:

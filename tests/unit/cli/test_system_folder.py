@@ -58,10 +58,8 @@ async def test_a_folder_is_not_started_with_another_cluster_than_its_own(tmp_pat
             await folder_of(real, None)
         assert f"start it with `koord up --kubeconfig '/etc/kubeconfig of a' --dir {real}`" in str(refused.value)
         assert await folder_of(real, kubeconfig) == real, "its API server does not respond: the gateway compares it"
-        with pytest.raises(
-            NoSystem, match=rf"start one with `koord up --kubeconfig '/etc/kubeconfig of a' --dir {real}`"
-        ):
-            find_endpoints(real)
+    with pytest.raises(NoSystem, match=rf"start one with `koord up --kubeconfig '/etc/kubeconfig of a' --dir {real}`"):
+        find_endpoints(real)
 
 
 async def test_a_kubeconfig_that_cannot_be_read_ends_the_start_with_its_reason(tmp_path: Path) -> None:
@@ -132,7 +130,7 @@ def _held(folder: Path, command: str) -> tuple[threading.Thread, threading.Event
             holds.set()
             leave.wait()
 
-    thread = threading.Thread(target=hold)
+    thread = threading.Thread(target=hold, daemon=True)
     thread.start()
     holds.wait()
     return thread, leave
@@ -159,6 +157,24 @@ def test_a_command_that_reads_waits_for_a_system_that_starts_and_reads_its_log(t
         assert postgres == "postgresql://it"
     leave.set()
     thread.join()
+
+
+def test_a_system_that_starts_is_not_called_absent(tmp_path: Path) -> None:
+    """koord top advised to start the system that was starting."""
+    thread, leave = _held(tmp_path / "simulated", "")
+    for command in (["top", "--once"], ["get", "pods"], ["evictions", "status"]):
+        refused = CliRunner().invoke(koord, [*command, "--dir", str(tmp_path)])
+        assert f"simulated: its system starts or stops (process {os.getpid()}); try again in" in refused.stderr
+        assert (refused.exit_code, "start one with" in refused.stderr) == (1, False)
+    leave.set()
+    thread.join()
+    thread, leave = _held(tmp_path / "simulated", "koord events")
+    with pytest.raises(NoSystem, match="start one with"):
+        find_endpoints(tmp_path)
+    leave.set()
+    thread.join()
+    with pytest.raises(NoSystem, match="start one with"):
+        find_endpoints(tmp_path)
 
 
 def test_a_holder_that_has_not_written_its_number_yet_gets_none() -> None:
