@@ -6,6 +6,9 @@ import os
 import time
 from contextlib import suppress
 
+from cli.silent_service import NoLeader, unless_silent
+from cli.supervisor.endpoints import Endpoints
+from cli.supervisor.gateway_trouble import pages_of
 from shared.bus import Bus, NoResponse
 from shared.bus.bus import NOT_PERMITTED, NOT_REACHABLE
 from shared.bus.login import Login
@@ -34,10 +37,6 @@ LOG_S = 2.0
 """A command waits no longer for what only the log says: an operator may need it while Postgres is away."""
 
 
-class NoLeader(KoordError):
-    """No replica of a service that leads responded to a request."""
-
-
 def login_of(url: str) -> Login:
     """The login of KOORD_NATS, KOORD_NATS_NKEY and KOORD_NATS_CA.
 
@@ -63,34 +62,37 @@ def bus_of(url: str, name: str) -> Bus:
     return Bus(url or NOWHERE, name=name, nkey=login.nkey, ca=login.ca, logger=log)
 
 
-async def require_gateway(postgres: str) -> None:
-    """Ends a command at once that no gateway will answer. Without Postgres this is not known, and the request goes out.
+async def require_gateway(endpoints: Endpoints) -> None:
+    """Ends a command at once that no gateway will answer. Without Postgres this may not be known: the request goes out.
 
     Raises:
-        KoordError: the log is that of a simulated cluster.
+        KoordError: the cluster is a simulated one.
     """
-    if await _is_simulated(postgres) is True:
+    if await _is_simulated(endpoints) is True:
         raise KoordError("the cluster is simulated: it has no gateway, whose lists and evictions could be controlled")
 
 
-async def require_simulator(postgres: str) -> None:
-    """Ends a command at once that no simulator will answer. Without Postgres this is not known, and the request goes out.
+async def require_simulator(endpoints: Endpoints) -> None:
+    """Ends a command at once that no simulator will answer. Without Postgres this may not be known: the request goes out.
 
     Raises:
-        KoordError: the log is that of a real cluster.
+        KoordError: the cluster is a real one.
     """
-    if await _is_simulated(postgres) is False:
+    if await _is_simulated(endpoints) is False:
         raise KoordError("the log is that of a real cluster, which no simulator serves: use kubectl")
 
 
-async def _is_simulated(postgres: str) -> bool | None:
-    """Returns whether the log is that of a simulated cluster; None where nothing has written about one, or without a log."""
+async def _is_simulated(endpoints: Endpoints) -> bool | None:
+    """Returns whether the cluster is a simulated one, by its services or its log; None where nothing shows it."""
     from cli.simulated_cluster import is_simulators
     from shared.log.admin.newest_events import writer_of
     from shared.log.admin.session import opened
 
+    for service, is_simulated in (("gateway", False), ("simulator", True)):
+        if pages_of(service, endpoints.services):
+            return is_simulated
     with suppress(KoordError, TimeoutError):
-        async with asyncio.timeout(LOG_S), opened(postgres) as database:
+        async with asyncio.timeout(LOG_S), opened(endpoints.postgres) as database:
             writer = await writer_of(database, "cluster")
             return None if writer is None else is_simulators(writer)
     return None
@@ -113,12 +115,7 @@ async def because_of_postgres(error: KoordError, postgres: str) -> KoordError:
     return error
 
 
-async def request_leading_gateway(nats: str, name: str, subject: str, data: bytes = b"") -> bytes:
-    """Sends a request to the gateway that leads; see `request_leading`."""
-    return await request_leading(nats, name, "gateway", subject, data)
-
-
-async def request_leading(nats: str, name: str, service: str, subject: str, data: bytes) -> bytes:
+async def request_leading(endpoints: Endpoints, name: str, service: str, subject: str, data: bytes = b"") -> bytes:
     """Sends a request to the replica of a service that leads, over a connection of its own; returns the response.
 
     Args:
@@ -128,15 +125,16 @@ async def request_leading(nats: str, name: str, service: str, subject: str, data
         NoLeader: none responds.
         KoordError: the bus cannot be reached.
     """
-    bus = bus_of(nats, name)
+    bus = bus_of(endpoints.nats, name)
     await bus.start()
     try:
         await require_bus(bus, service)
-        return await bus.request(subject, data, deadline_s=ANSWER_S)
+        return await unless_silent(bus.request(subject, data, deadline_s=ANSWER_S), service, endpoints.services)
     except NoResponse as error:
-        raise NoLeader(
+        nobody = NoLeader(
             f"no {service} responded within {ANSWER_S:g} s: see that one leads (`koord top`), and its log"
-        ) from error
+        )
+        raise await because_of_postgres(nobody, endpoints.postgres) from error
     finally:
         await bus.close()
 

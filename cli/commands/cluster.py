@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from cli.bus_connection import NoLeader, because_of_postgres, request_leading_gateway, require_gateway
+from cli.bus_connection import request_leading, require_gateway
 from cli.supervisor.endpoints import Endpoints
 from cli.supervisor.system_folder import find_endpoints
 from cli.terminal.durations import age
@@ -68,7 +68,7 @@ def confirm(*, yes: bool, folder: Path) -> None:
             "nothing was confirmed: the missing objects are not recorded as deleted, and effects stay stopped; "
             "answer y if they are gone, or give --yes"
         )
-    confirmed = asyncio.run(request_lists(endpoints.nats, CONFIRM, msgspec.json.encode(seen))).short
+    confirmed = asyncio.run(request_lists(endpoints, CONFIRM, msgspec.json.encode(seen))).short
     for short in confirmed:
         show_text(
             f"confirmed: {short.missing} of {short.known} {short.resource} are gone; effects go on after the next list, "
@@ -105,22 +105,18 @@ def unread_rows(unread: Sequence[Unread]) -> Iterator[tuple[str, str, str]]:
 
 
 async def _found(endpoints: Endpoints) -> GatewayLists:
-    await require_gateway(endpoints.postgres)
-    try:
-        return await request_lists(endpoints.nats, SHORT_LISTS)
-    except NoLeader as error:
-        raise await because_of_postgres(error, endpoints.postgres) from error
+    await require_gateway(endpoints)
+    return await request_lists(endpoints, SHORT_LISTS)
 
 
-async def request_lists(nats: str, subject: str, payload: bytes = b"") -> GatewayLists:
+async def request_lists(endpoints: Endpoints, subject: str, payload: bytes = b"") -> GatewayLists:
     """Sends a request to the gateway that leads.
 
     Raises:
         KoordError: none responds.
     """
-    return msgspec.json.decode(
-        await request_leading_gateway(nats, "koord cluster", subject, payload), type=GatewayLists
-    )
+    found = await request_leading(endpoints, "koord cluster", "gateway", subject, payload)
+    return msgspec.json.decode(found, type=GatewayLists)
 
 
 def _silence(server: Unreachable) -> str:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from cli.bus_connection import LOG_S, request_leading
 from cli.node.drains_of_node import LastDrain, counted, drains_of, last_drain, outcome_lines, pods, uncordon
 from cli.simulated_cluster import is_simulated
+from cli.supervisor.endpoints import Endpoints
 from cli.supervisor.gateway_trouble import warn_of_trouble
 from cli.supervisor.system_folder import find_endpoints
 from cli.terminal.options import folder_option, output_option
@@ -63,7 +64,7 @@ def drain(
         raise click.UsageError("give one of --dry-run, --watch and --cancel")
     verb: Literal["plan", "start", "cancel"] = "plan" if dry_run else "cancel" if cancel else "start"
     endpoints = find_endpoints(folder)
-    found = asyncio.run(request_drain(endpoints.nats, DrainCommand(verb, node, by, reason)))
+    found = asyncio.run(request_drain(endpoints, DrainCommand(verb, node, by, reason)))
     log = asyncio.run(_from_log(endpoints.postgres, node))
     warn_of_trouble(folder)
     if found.fault:
@@ -72,7 +73,7 @@ def drain(
     shown = found
     while watch and found.draining:
         time.sleep(WATCH_INTERVAL_S)
-        found = asyncio.run(request_drain(endpoints.nats, DrainCommand("plan", node)))
+        found = asyncio.run(request_drain(endpoints, DrainCommand("plan", node)))
         if found.fault:
             raise KoordError(found.fault)
         if not found.draining:
@@ -84,13 +85,13 @@ def drain(
         shown = found
 
 
-async def request_drain(nats: str, command: DrainCommand) -> DrainStatus:
+async def request_drain(endpoints: Endpoints, command: DrainCommand) -> DrainStatus:
     """Sends a request to the descheduler that leads; a drain is recorded when this returns.
 
     Raises:
         KoordError: none responds.
     """
-    answer = await request_leading(nats, "koord drain", "descheduler", SUBJECT, msgspec.json.encode(command))
+    answer = await request_leading(endpoints, "koord drain", "descheduler", SUBJECT, msgspec.json.encode(command))
     return msgspec.json.decode(answer, type=DrainStatus)
 
 

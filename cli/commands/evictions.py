@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from cli.bus_connection import request_leading_gateway, require_gateway
+from cli.bus_connection import request_leading, require_gateway
+from cli.supervisor.endpoints import Endpoints
 from cli.supervisor.gateway_trouble import warn_of_trouble
 from cli.supervisor.system_folder import find_endpoints
 from cli.terminal.lazy_group import Group
@@ -53,21 +54,21 @@ def _requested(folder: Path, command: EvictionCommand) -> EvictionStatus:
     endpoints = find_endpoints(folder)
 
     async def request() -> EvictionStatus:
-        await require_gateway(endpoints.postgres)
-        return await request_evictions(endpoints.nats, command)
+        await require_gateway(endpoints)
+        return await request_evictions(endpoints, command)
 
     found = asyncio.run(request())
     warn_of_trouble(folder)
     return found
 
 
-async def request_evictions(nats: str, command: EvictionCommand) -> EvictionStatus:
+async def request_evictions(endpoints: Endpoints, command: EvictionCommand) -> EvictionStatus:
     """Sends a request to the gateway that leads; a hold or a release is recorded when this returns.
 
     Raises:
         KoordError: none responds.
     """
-    answer = await request_leading_gateway(nats, "koord evictions", SUBJECT, msgspec.json.encode(command))
+    answer = await request_leading(endpoints, "koord evictions", "gateway", SUBJECT, msgspec.json.encode(command))
     return msgspec.json.decode(answer, type=EvictionStatus)
 
 

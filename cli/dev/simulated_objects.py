@@ -11,6 +11,7 @@ import yaml
 from cli.bus_connection import ANSWER_S, bus_of, require_bus, require_simulator
 from cli.dev.misspelt_fields import misspelt_fields
 from cli.dev.simulated_kinds import resource_of_manifest, resources_named
+from cli.silent_service import unless_silent
 from cli.simulate.simulator_client import Object, SimulatedApi, SimulatorRefused
 from cli.supervisor.endpoints import Endpoints
 from cli.supervisor.system_folder import find_endpoints
@@ -122,12 +123,12 @@ def delete(*, kind: str, name: str, namespace: str, folder: Path) -> None:
 
 def _on_simulator(folder: Path, send: Callable[[SimulatedApi], Awaitable[None]]) -> None:
     async def run(endpoints: Endpoints) -> None:
-        await require_simulator(endpoints.postgres)
+        await require_simulator(endpoints)
         bus = bus_of(endpoints.nats, "koord dev")
         await bus.start()
         try:
             await require_bus(bus, "simulator")
-            await send(SimulatedApi(bus, deadline_s=ANSWER_S))
+            await unless_silent(send(SimulatedApi(bus, deadline_s=ANSWER_S)), "simulator", endpoints.services)
         finally:
             await bus.close()
 

@@ -25,15 +25,16 @@ _SHOWN = "koord.trouble-shown"
 _API_SERVER = "API server"
 
 
-class GatewayTrouble(msgspec.Struct, frozen=True):
-    """The part of a gateway's status (shared/runtime/status.py) that makes an answer from the log one to be careful with."""
+class PageStatus(msgspec.Struct, frozen=True):
+    """The part of a service's status (shared/runtime/status.py) that makes an answer from the log one to be careful with."""
 
     service: str
+    state: str = ""
     halted: tuple[str, ...] = ()
     unreachable: tuple[Unreachable, ...] = ()
 
 
-def trouble_lines(found: Iterable[GatewayTrouble | None]) -> Iterator[str]:
+def trouble_lines(found: Iterable[PageStatus | None]) -> Iterator[str]:
     """Yields a line for each trouble of the gateways.
 
     Args:
@@ -72,21 +73,37 @@ def warn_of_trouble(folder: Path) -> None:
     shown[_SHOWN] = True
     with suppress(KoordError):
         services = find_endpoints(folder).services
-        found = [_trouble(url) for url in _of(GATEWAY, services)]
-        schedulers = [_trouble(url) is not None for url in _of(SCHEDULER, services)]
+        found = [_responding(url) for url in pages_of(GATEWAY, services)]
+        schedulers = [_responding(url) is not None for url in pages_of(SCHEDULER, services)]
         for line in (*trouble_lines(found), *scheduler_lines(schedulers)):
             show_text(f"koord: {line}", err=True)
 
 
-def _of(service: str, addresses: Mapping[str, str]) -> list[str]:
+def pages_of(service: str, addresses: Mapping[str, str]) -> list[str]:
     """Returns the addresses of a service's replicas."""
     return [address for name, address in addresses.items() if name.partition("-")[0] == service]
 
 
-def _trouble(address: str) -> GatewayTrouble | None:
+def _responding(address: str) -> PageStatus | None:
+    with suppress(TimeoutError):
+        return status_at(address)
+    return None
+
+
+def status_at(address: str) -> PageStatus | None:
+    """Reads the status of a process; None where none serves the page.
+
+    Args:
+        address: `host:port` or URL of its pages.
+
+    Raises:
+        TimeoutError: a process has the address, and sends nothing within ANSWER_S.
+    """
     url = address if "//" in address else f"http://{address}"
     try:
         with build_opener(ProxyHandler({})).open(f"{url.rstrip('/')}/statusz", timeout=ANSWER_S) as answer:
-            return msgspec.json.decode(answer.read(), type=GatewayTrouble)
+            return msgspec.json.decode(answer.read(), type=PageStatus)
+    except TimeoutError:
+        raise
     except (OSError, HTTPException, ValueError, msgspec.DecodeError):
         return None

@@ -19,6 +19,7 @@ from cli.commands.cluster import request_lists
 from cli.dev.fake_nodes import create_nodes, delete_nodes, node_object
 from cli.dev.local_control_plane import Cluster
 from cli.quota.rebuild_state import fold_log
+from cli.supervisor.endpoints import Endpoints
 from cli.supervisor.supervisor import Supervisor
 from shared.errors import KoordError
 from shared.kube.short_lists import CONFIRM, SHORT_LISTS, Confirmation
@@ -225,9 +226,9 @@ async def confirm_deletions(nats: str) -> None:
     while True:
         await asyncio.sleep(5)
         try:
-            found = await request_lists(nats, SHORT_LISTS)
+            found = await request_lists(Endpoints("", nats), SHORT_LISTS)
             if seen := {short.resource: short.lists for short in found.short if short.repeated}:
-                await request_lists(nats, CONFIRM, msgspec.json.encode(Confirmation(seen)))
+                await request_lists(Endpoints("", nats), CONFIRM, msgspec.json.encode(Confirmation(seen)))
                 print(f"confirmed: {', '.join(map(str, found.short))}", flush=True)
         except KoordError as error:  # no gateway leads just now
             print(error, flush=True)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from cli.processes.child_process import Process
-from cli.supervisor.gateway_trouble import GatewayTrouble, trouble_lines
+from cli.supervisor.gateway_trouble import PageStatus, trouble_lines
 from cli.supervisor.status_view import cells
 from cli.supervisor.supervisor import Spec, Unit
 from cli.top import table
@@ -53,13 +53,13 @@ def test_readyz_top_and_the_table_name_a_halt(tmp_path: Path) -> None:
 
 
 def test_an_answer_from_the_log_names_what_the_log_does_not_have() -> None:
-    halt, away = trouble_lines([GatewayTrouble("gateway", (HALT,), (AWAY,))])
+    halt, away = trouble_lines([PageStatus("gateway", "leading", (HALT,), (AWAY,))])
     assert halt == HALT
     assert away == (
         "the log is older than the cluster: the gateway cannot reach the API server at https://kube:6443 since "
         "2027-01-15T08:00:00Z: no response in time"
     )
     bus = Unreachable("NATS at nats://kube:4222", 0, "Connection refused")
-    assert list(trouble_lines([GatewayTrouble("gateway", (), (bus,))])) == []
+    assert list(trouble_lines([PageStatus("gateway", "leading", (), (bus,))])) == []
     [silent] = trouble_lines([None])
     assert silent.startswith("the gateway does not respond")

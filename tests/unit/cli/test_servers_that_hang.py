@@ -7,15 +7,23 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from cli.bus_connection import NoLeader, because_of_postgres, request_leading_gateway
+from cli import silent_service
+from cli.bus_connection import because_of_postgres, request_leading
 from cli.doctor.all_checks import _bus
 from cli.doctor.check_services import about_writers
 from cli.doctor.finding import Finding
+from cli.processes.free_ports import free_port
+from cli.silent_service import NoLeader, unless_silent
+from cli.supervisor.endpoints import Endpoints
 from shared.errors import KoordError
 from shared.events import RecordedEvent
 from shared.events.log import WriterStarted
 from shared.kube.short_lists import SHORT_LISTS
 from shared.log.admin.newest_events import Found
+from shared.runtime import health
+from shared.runtime.health import Metrics
+from shared.runtime.status import Status
+from shared.unreachable import Unreachable
 
 NOBODY = NoLeader("no gateway responded within 10 s: see that one leads (`koord top`), and its log")
 
@@ -36,15 +44,60 @@ def test_a_bus_that_hangs_is_the_cause_of_a_request_without_answer_and_one_that_
         nats = f"nats://127.0.0.1:{listening.getsockname()[1]}"
         began = time.monotonic()
         with pytest.raises(KoordError) as hangs:
-            asyncio.run(request_leading_gateway(nats, "koord cluster", SHORT_LISTS))
+            asyncio.run(request_leading(Endpoints("", nats), "koord cluster", "gateway", SHORT_LISTS))
         assert time.monotonic() - began < 6
         found, _ = asyncio.run(_bus_found(nats))
     assert str(hangs.value).startswith(f"the gateway cannot be requested: NATS at {nats} cannot be reached: ")
     for text in (str(hangs.value), found.do):
         assert "see that it runs: a process that hangs is to be ended" in text
     with pytest.raises(KoordError, match=r"Connect.*; start it, or correct KOORD_NATS$"):
-        asyncio.run(request_leading_gateway("nats://127.0.0.1:1", "koord cluster", SHORT_LISTS))
+        asyncio.run(request_leading(Endpoints("", "nats://127.0.0.1:1"), "koord cluster", "gateway", SHORT_LISTS))
     assert capfd.readouterr().err == ""
+
+
+@pytest.fixture
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(silent_service, "FIRST_S", 0.1)
+    monkeypatch.setattr(silent_service, "NEXT_S", 0.05)
+
+
+async def test_a_request_to_a_process_that_hangs_ends_early_and_names_it() -> None:
+    """koord evictions status waited for 13 s."""
+    began = time.monotonic()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        pages = {"gateway": f"127.0.0.1:{listening.getsockname()[1]}"}
+        with pytest.raises(NoLeader, match=r"no gateway responds: its process hangs; `koord doctor` has the remedy"):
+            await unless_silent(asyncio.sleep(10), "gateway", pages)
+    assert time.monotonic() - began < 6
+
+
+@pytest.mark.parametrize(
+    ("state", "away", "expected"),
+    [
+        ("starting", True, "no gateway responds: it cannot reach Postgres at 127.0.0.1:5432 since 2027"),
+        ("leading", True, "the answer"),  # it answers, though it has another trouble
+        ("starting", False, "the answer"),
+    ],
+)
+@pytest.mark.usefixtures("_short_pauses")
+async def test_a_request_waits_for_a_service_that_may_lead(state: str, *, away: bool, expected: str) -> None:
+    postgres = Unreachable("Postgres at 127.0.0.1:5432", 1_800_000_000_000_000_000, "no response in time")
+    status = Status("gateway", state, 1, 0, 0.0, 0, {}, bus=True, unreachable=(postgres,) if away else ())
+    address = f"127.0.0.1:{free_port()}"
+    pages = await health.serve(address, lambda: status, Metrics())
+    try:
+        found = await unless_silent(asyncio.sleep(0.5, "the answer"), "gateway", {"gateway": address})
+    except NoLeader as error:
+        found = str(error)
+    finally:
+        await pages.cleanup()
+    assert found.startswith(expected)
+
+
+@pytest.mark.usefixtures("_short_pauses")
+async def test_a_request_waits_for_a_process_that_is_started_again() -> None:
+    pages = {"gateway": f"127.0.0.1:{free_port()}", "gateway-1": f"127.0.0.1:{free_port()}"}
+    assert await unless_silent(asyncio.sleep(0.5, "the answer"), "gateway", pages) == "the answer"
 
 
 async def _bus_found(nats: str) -> tuple[Finding, object]:
