@@ -30,7 +30,9 @@ BEACON_AGE_S = 3.5
 """Seconds without a beacon after which a writer counts as silent."""
 FIRST_BEACON_S = 1.4
 """Seconds within which a writer's first beacon arrives: it sends one each second."""
-ANSWER_S = 4.0
+ANSWER_S = 3.0
+HANG_PAUSE_S = 5.0
+"""Seconds for which a Postgres that did not answer is not read again: each look would wait for it."""
 
 
 class Writer(NamedTuple):
@@ -92,6 +94,7 @@ class Instruments:
         self._session: aiohttp.ClientSession | None = None
         self._sizes: dict[str, server_check.ContextSize] = {}
         self._sizes_at = -SIZES_INTERVAL_S
+        self._hangs: tuple[float, str] = (-HANG_PAUSE_S, "")
 
     def receive(self, beacon: Beacon) -> None:
         """Takes note of a beacon; the highest epoch counts."""
@@ -105,13 +108,19 @@ class Instruments:
         contexts: dict[str, ContextSeen] = {}
         followers: list[Behind] = []
         statuses = asyncio.create_task(self._get_statuses())
-        try:
-            async with asyncio.timeout(ANSWER_S):
-                contexts = await self._contexts()
-                followers = await lag.behind(self._database)
-        except (KoordError, *FAILURES) as error:
-            remedy = f"; {OF_A_HANG}" if isinstance(error, TimeoutError) else ""
-            problems.append(f"Postgres: {fault_of(error)}{remedy}")
+        since_s, hangs = self._hangs
+        if time.monotonic() - since_s < HANG_PAUSE_S:
+            problems.append(hangs)
+        else:
+            try:
+                async with asyncio.timeout(ANSWER_S):
+                    contexts = await self._contexts()
+                    followers = await lag.behind(self._database)
+            except TimeoutError as error:
+                problems.append(f"Postgres: {fault_of(error)}; {OF_A_HANG}")
+                self._hangs = time.monotonic(), problems[-1]
+            except (KoordError, *FAILURES) as error:
+                problems.append(f"Postgres: {fault_of(error)}")
         if not self.bus_connected:
             problems.append("NATS is not connected: beacons are unknown, followers poll Postgres each second")
         return Reading(time.monotonic(), time.time_ns(), contexts, followers, await statuses, problems)

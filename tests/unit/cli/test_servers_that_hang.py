@@ -15,11 +15,13 @@ from cli.doctor.finding import Finding
 from cli.processes.free_ports import free_port
 from cli.silent_service import NoLeader, unless_silent
 from cli.supervisor.endpoints import Endpoints
+from cli.top import readings
 from shared.errors import KoordError
 from shared.events import RecordedEvent
 from shared.events.log import WriterStarted
 from shared.kube.short_lists import SHORT_LISTS
 from shared.log.admin.newest_events import Found
+from shared.log.admin.session import opened
 from shared.runtime import health
 from shared.runtime.health import Metrics
 from shared.runtime.status import Status
@@ -98,6 +100,21 @@ async def test_a_request_waits_for_a_service_that_may_lead(state: str, *, away: 
 async def test_a_request_waits_for_a_process_that_is_started_again() -> None:
     pages = {"gateway": f"127.0.0.1:{free_port()}", "gateway-1": f"127.0.0.1:{free_port()}"}
     assert await unless_silent(asyncio.sleep(0.5, "the answer"), "gateway", pages) == "the answer"
+
+
+async def test_top_waits_once_for_a_postgres_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """koord top --once took 9 s: each of its two looks waited."""
+    monkeypatch.setattr(readings, "ANSWER_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        async with opened(f"postgresql://u@127.0.0.1:{listening.getsockname()[1]}/log") as database:
+            instruments = readings.Instruments(database, {})
+            first = await instruments.read()
+            began = time.monotonic()
+            second = await instruments.read()
+            assert time.monotonic() - began < 0.4
+            await instruments.close()
+    assert first.problems == second.problems
+    assert first.problems[0].startswith("Postgres: no response in time; see that it runs: ")
 
 
 async def _bus_found(nats: str) -> tuple[Finding, object]:
