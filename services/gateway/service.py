@@ -20,6 +20,7 @@ from services.gateway.retention_carry_forward import CARRY_FORWARD, EVICTION_CON
 from services.gateway.service_manifest import MANIFEST
 from services.gateway.settings import GatewaySettings
 from services.gateway.state import GatewayState
+from services.gateway.watch.api_server_probe import probe
 from services.gateway.watch.incomplete_list_guard import ShortListLimits, ShortLists
 from services.gateway.watch.observation_buffer import ObservationBuffer
 from services.gateway.watch.operator_list_confirmation_requests import ListRequests
@@ -168,6 +169,7 @@ class Gateway:
         watchers = [Watcher(self._api, resource, self._settings, self._observations) for resource in self._resources]
         inputs = [group.create_task(watcher.run(), name=f"watch {watcher.name}") for watcher in watchers]
         inputs.append(group.create_task(self._report_outages(), name="outages"))
+        inputs.append(group.create_task(probe(self._api, self.outages), name="probe"))
         lease = group.create_task(self._lease.keep(), name="lease") if self._lease else None
         inputs.append(group.create_task(self._end_without_object(), name="desired states without object"))
         if self._webhooks is not None:

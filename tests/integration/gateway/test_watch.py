@@ -15,7 +15,10 @@ from services.gateway.kube_api.client import KubeApi
 from services.gateway.kube_api.decoding import Decoder
 from services.gateway.kube_api.resources import CONFIG_MAPS, PODS, RESOURCES, Resource, watched_resources
 from services.gateway.settings import GatewaySettings
+from services.gateway.watch import api_server_probe
+from services.gateway.watch.unread_resources import Outages, unreachable
 from shared.kube.resource_names import OF_OPENKRUISE
+from shared.runtime.task_cancellation import cancel_and_wait
 from tests.cluster.fixtures import StartCluster
 from tests.integration.gateway.conftest import MakePod
 from tests.integration.gateway.fault_proxy import FaultProxy
@@ -187,6 +190,31 @@ async def test_a_list_that_hangs_or_is_cut_is_repeated(
         await until(lambda: sink.lists)
         assert len(sink.lists[0]) == 10
         assert len(sink.failures) == 5
+
+
+async def test_an_api_server_that_hangs_is_noticed_while_its_watches_stay_open(
+    kubeconfig: Path, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For 16 s top, get and why named nothing: the gateway had no request to send."""
+    monkeypatch.setattr(api_server_probe, "INTERVAL_S", 0.02)
+    monkeypatch.setattr(api_server_probe, "QUIET_S", 0.1)
+    monkeypatch.setattr(api_server_probe, "ANSWER_S", 0.3)
+    outages = Outages(time.monotonic)
+    async with KubeApi(str(kubeconfig)) as api:
+        probing = asyncio.create_task(api_server_probe.probe(api, outages))
+        await until(lambda: proxy.count("GET", "/api/v1/namespaces?") > 1)
+        assert not outages.current()
+        refused = proxy.fail("GET", "", status=403, times=-1)
+        await until(lambda: refused.met)
+        assert not outages.current(), "an error is an answer"
+        refused.times = 0
+        hangs = proxy.fail("GET", "", "hang", times=-1)
+        await until(outages.current)
+        [away] = unreachable(outages.current(), api.server, time.time_ns(), api.silent_s)
+        assert (away.server, away.reason) == (f"the API server at {api.server}", "no answer within 0.3 s")
+        hangs.times = 0
+        await until(lambda: not outages.current())
+        await cancel_and_wait(probing)
 
 
 async def test_nodes_and_pods_that_are_not_found_are_not_deleted(
