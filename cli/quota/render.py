@@ -114,7 +114,7 @@ def bar(line: OverviewRow) -> str:
 
     Cells are rounded up, so that what is not zero is seen.
     """
-    if line.runtime >= UNLIMITED:
+    if line.runtime is None or line.runtime >= UNLIMITED:
         return ""
     top = max(line.runtime, line.used)
     if line.max is not None and line.max < UNLIMITED:

@@ -33,6 +33,11 @@ LABELS = (
     "is-parent", "parent", "allow-lent-resource", "tree-id", "is-root", "ignore-default-tree", "allow-force-update",
     "profile",
 )  # fmt: skip
+SWITCHES = {
+    "is-parent": "false", "allow-lent-resource": "true", "is-root": "false", "ignore-default-tree": "false",
+    "allow-force-update": "false",
+}  # fmt: skip
+"""Labels that are `true` or `false` -> how any other text counts. Source: spec/quota.md 1.2."""
 ANNOTATIONS = (
     "shared-weight", "namespaces", "total-resource", "unschedulable-resource", "max-strict-check-resource-keys",
     "admission", "runtime", "request", "child-request", "guaranteed", "allocated", "non-preemptible-request",
@@ -145,7 +150,7 @@ def declared(raw: Mapping[str, Any]) -> DeclaredQuota:
         total=_readable(metadata, "total-resource"),
         namespaces=namespaces_of(metadata),
         deleting=bool(metadata.get("deletionTimestamp")),
-        ignored=(*unreadable_annotations(metadata), *settings_without_effect(metadata)),
+        ignored=(*unreadable_annotations(metadata), *unreadable_switches(metadata), *settings_without_effect(metadata)),
     )
 
 
@@ -188,6 +193,16 @@ def unreadable_annotations(metadata: Mapping[str, Any]) -> tuple[str, ...]:
     except BadResourceList as error:
         found.append(str(error))
     return tuple(found)
+
+
+def unreadable_switches(metadata: Mapping[str, Any]) -> tuple[str, ...]:
+    """Returns the labels that should be `true` or `false` and are neither, each with how it counts."""
+    labels = metadata.get("labels") or {}
+    return tuple(
+        f"label {PREFIX}{name} is {labels[PREFIX + name]!r} and counts as {counts!r}; give 'true' or 'false'"
+        for name, counts in SWITCHES.items()
+        if labels.get(PREFIX + name, counts) not in ("true", "false")
+    )
 
 
 def settings_without_effect(metadata: Mapping[str, Any]) -> tuple[str, ...]:

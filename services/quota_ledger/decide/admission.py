@@ -39,6 +39,7 @@ class Shortfall(msgspec.Struct, frozen=True, kw_only=True):
         path: from the ancestor that is short down to the pod's quota, of the stage `ancestor`.
         limit, used: the amounts compared there; the pod's request comes on top of `used`.
         exceeded: the resources that are short, sorted.
+        unlimited: resources of `limit` that max lacks: the 0 there limits nothing.
     """
 
     stage: str
@@ -48,18 +49,26 @@ class Shortfall(msgspec.Struct, frozen=True, kw_only=True):
     request: dict[str, int]
     exceeded: tuple[str, ...]
     path: tuple[str, ...] = ()
+    unlimited: tuple[str, ...] = ()
 
     def text(self) -> str:
-        """Returns upstream's message."""
+        """Returns upstream's message, which has a limit of 0 also in resources that limit nothing."""
+        return self._text(self.limit)
+
+    def explained(self) -> str:
+        """Returns the message without the limits that limit nothing."""
+        return self._text({name: size for name, size in self.limit.items() if name not in self.unlimited})
+
+    def _text(self, limit: Mapping[str, int]) -> str:
         exceeded = " ".join(self.exceeded)
         tail = f"pod's request: {listed(self.request)}, exceedDimensions: [{exceeded}]"
         if self.stage == "nonPreemptible":
             return (
-                f"Insufficient non-preemptible quotas, quotaName: {self.quota}, min: {listed(self.limit)}, "
+                f"Insufficient non-preemptible quotas, quotaName: {self.quota}, min: {listed(limit)}, "
                 f"nonPreemptibleUsed: {listed(self.used)}, {tail}"
             )
         where = f"quotaNameTopo: [{' '.join(self.path)}]" if self.path else f"quotaName: {self.quota}"
-        return f"Insufficient quotas, {where}, runtime: {listed(self.limit)}, used: {listed(self.used)}, {tail}"
+        return f"Insufficient quotas, {where}, runtime: {listed(limit)}, used: {listed(self.used)}, {tail}"
 
 
 def limit_of(info: QuotaInfo, rules: AdmissionRules) -> Mapping[str, int]:
@@ -154,4 +163,5 @@ def _short(
         used=dict(used),
         request=dict(request),
         exceeded=tuple(exceeded),
+        unlimited=tuple(name for name in limit if name not in info.declared.max),
     )

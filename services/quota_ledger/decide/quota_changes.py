@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from services.quota_ledger.settings import LedgerSettings
 from services.quota_ledger.state.ledger_state import LedgerState
 from shared.admission.quota.quota_topology import Topology, check_cycle, checked_place
-from shared.admission.quota.quota_validation import check_namespaces
-from shared.admission.rejection import AdmissionRejected
+from shared.admission.quota.quota_validation import check_namespaces, prefix
+from shared.admission.rejection import ALSO, AdmissionRejected, reject_together
 from shared.events import Event
 from shared.events.quota import (
     PodReleased,
@@ -67,14 +67,17 @@ def _duplicates(state: LedgerState, name: str) -> Iterator[QuotaRejected]:
 def _refused(
     topology: Topology, quota: DeclaredQuota, before: DeclaredQuota | None, settings: LedgerSettings
 ) -> AdmissionRejected | None:
-    """Returns the rule among several quotas that a declaration breaks."""
+    """Returns the rules among several quotas that a declaration breaks."""
     try:
         # Never in the log, whatever the settings: sums and runtimes follow the path to the root, which a cycle lacks.
         check_cycle(topology.quotas, quota)
         if quota.name in RESERVED or not settings.check_quotas:
             return None
-        check_namespaces(topology, quota)
-        checked_place(topology, quota, before, settings.guarantees, settings.keys_may_differ)
+        checks = [
+            lambda: check_namespaces(topology, quota),
+            lambda: checked_place(topology, quota, before, settings.guarantees, settings.keys_may_differ),
+        ]
+        reject_together(prefix(quota.name), checks, quota.ignored)
     except AdmissionRejected as error:
         return error
     return None
@@ -91,9 +94,8 @@ def _rejected_parent(
         check_cycle(desired, quota)
     except AdmissionRejected as cycle:
         return cycle
-    return AdmissionRejected(
-        "parentMissing", f"quota {quota.name}: its parent {parent} is rejected; correct that first"
-    )
+    text = f"quota {quota.name}: its parent {parent} is rejected; correct that first"
+    return AdmissionRejected("parentMissing", ALSO.join((text, *quota.ignored)))
 
 
 def _deleted(state: LedgerState, topology: Topology, quota: DeclaredQuota) -> Iterator[Event]:

@@ -161,7 +161,7 @@ def explain(projection: LedgerProjection, quota: str) -> RuntimeExplanation:
     return RuntimeExplanation(
         quota,
         name,
-        runtime=info.runtime,
+        runtime=info.counted_runtime,
         used=dict(info.used),
         levels=levels,
         below={child: dict(tree.quotas[child].used) for child in sorted(info.children)},

@@ -16,7 +16,8 @@ class OverviewRow(msgspec.Struct, frozen=True):
 
     Attributes:
         depth: 1 below the root; 0 for the root itself, whose `min` is the sum over its children.
-        runtime: for the system and default groups their max, which alone limits them.
+        runtime: for the system and default groups their max, which alone limits them. None in a resource that max lacks
+            and that therefore does not limit the quota.
         borrowed: runtime above the effective min; `lent`: runtime below it.
         used: of its pods and of those below it; `waiting`: requests of pods that are not charged yet.
     """
@@ -28,7 +29,7 @@ class OverviewRow(msgspec.Struct, frozen=True):
     resource: str
     min: int
     max: int | None
-    runtime: int
+    runtime: int | None
     used: int
     borrowed: int
     lent: int
@@ -81,7 +82,7 @@ def _whole(name: str, tree: QuotaTree, waiting: dict[str, Amounts]) -> Iterator[
 def _ordinary(name: str, info: QuotaInfo, waiting: Amounts) -> Iterator[OverviewRow]:
     declared = info.declared
     for resource in sorted({*declared.max, *info.runtime}):
-        runtime = info.runtime.get(resource, 0)
+        runtime = info.runtime.get(resource, 0) if resource in declared.max else None
         effective_min = max(info.scaled_min.get(resource, 0), info.guaranteed.get(resource, 0))
         yield OverviewRow(
             tree=name,
@@ -93,8 +94,8 @@ def _ordinary(name: str, info: QuotaInfo, waiting: Amounts) -> Iterator[Overview
             max=declared.max.get(resource),
             runtime=runtime,
             used=info.used.get(resource, 0),
-            borrowed=max(0, runtime - effective_min),
-            lent=max(0, effective_min - runtime),
+            borrowed=0 if runtime is None else max(0, runtime - effective_min),
+            lent=0 if runtime is None else max(0, effective_min - runtime),
             waiting=waiting.get(resource, 0),
         )
 

@@ -79,7 +79,7 @@ def explain_pod(projection: LedgerProjection, uid: str, rules: AdmissionRules, l
         pod.quota,
         pod.matched_by,
         "short",
-        text=short.text(),
+        text=short.explained(),
         short_of=short.quota,
         missing=missing,
         used_by=_users(projection, tree, short, missing),

@@ -7,8 +7,8 @@ import msgspec
 
 from services.quota_ledger.state.ledger_state_fields import ObjectError, QuotaObject, StateFields
 from services.quota_ledger.state.published_status import numbers_on
-from shared.admission.quota.quota_validation import check_self
-from shared.admission.rejection import AdmissionRejected
+from shared.admission.quota.quota_validation import check_self, unreadable_amounts
+from shared.admission.rejection import ALSO, AdmissionRejected
 from shared.domain.amounts import Amounts, sub, total
 from shared.kube.elastic_quota import RESERVED, RESOURCES, ROOT, DeclaredQuota, declared
 from shared.kube.instants import BadTime, instant_ns
@@ -159,9 +159,10 @@ class QuotaFold(StateFields):
             if after != before:
                 check_self(raw, after)
         except BadQuantity as problem:
-            error = ObjectError(name, "unreadable", f"quota {name}: {problem}", _namespaces_on(raw))
+            error = ObjectError(name, "unreadable", unreadable_amounts(raw, problem), _namespaces_on(raw))
         except AdmissionRejected as problem:
-            error = ObjectError(name, problem.code, str(problem), _namespaces_on(raw))
+            reason = ALSO.join((str(problem), *after.ignored))
+            error = ObjectError(name, problem.code, reason, _namespaces_on(raw))
         if error is not None:
             self.object_errors[key] = error  # `objects` keeps the last valid declaration
             self._check_quota(name)

@@ -90,7 +90,7 @@ _EVICTION_OUTCOMES = (
 class LedgerState(QuotaFold, PodFold):
     """A fold over `cluster`, `scheduling` and `quota`; `StateFields` lists its fields."""
 
-    SCHEMA: ClassVar[int] = 11
+    SCHEMA: ClassVar[int] = 12
 
     def __init__(self, *, scales_min: bool = True, guarantees: bool = False, default_group: bool = True) -> None:
         super().__init__(scales_min=scales_min, guarantees=guarantees, default_group=default_group)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from services.quota_ledger.runtime.fair_share_inputs import DEMANDS, MINIMA, WEIGHTS, FairShareInputs
-from shared.domain.amounts import Amounts, capped, largest
+from shared.domain.amounts import Amounts, capped, largest, mask
 from shared.kube.elastic_quota import DeclaredQuota
 
 
@@ -130,6 +130,11 @@ class QuotaInfo:
     @runtime.setter
     def runtime(self, runtime: Amounts) -> None:
         self.cached_runtime, self.is_new = runtime, False
+
+    @property
+    def counted_runtime(self) -> Amounts:
+        """Its runtime in the resources that limit it: those of max. Of others it has a share of 0, which is no limit."""
+        return mask(self.runtime, self.declared.max)
 
     @property
     def scaled_min(self) -> Mapping[str, int]:

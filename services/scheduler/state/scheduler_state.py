@@ -70,7 +70,7 @@ _FOLDS = {**ClusterFold.folds, **SchedulingFold.folds}
 class SchedulerState(ClusterFold, SchedulingFold):
     """The State of the cluster and of the scheduler's own decisions; `SchedulerStateFields` describes its fields."""
 
-    SCHEMA: ClassVar[int] = 35
+    SCHEMA: ClassVar[int] = 36
 
     def apply(self, record: RecordedEvent) -> None:
         """Folds one event. Types that are not in FOLDED advance the position only."""

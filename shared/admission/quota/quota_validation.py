@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from shared.admission.quota.quota_topology import Topology, check_cycle, checked_place
-from shared.admission.rejection import AdmissionRejected
+from shared.admission.rejection import ALSO, AdmissionRejected, reject_together
 from shared.closest_name import did_you_mean
 from shared.domain.amounts import exceeding
 from shared.kube.elastic_quota import (
@@ -92,16 +92,12 @@ def check_create(topology: Topology, raw: Raw, rules: Rules) -> DeclaredQuota:
     """Validates a new quota with its defaults.
 
     Raises:
-        AdmissionRejected: the first violated rule.
+        AdmissionRejected: the violated rules.
     """
     quota = read(raw)
     if quota.name in topology.quotas:
         raise AdmissionRejected("exists", f"quota {quota.name} exists already; names are unique over all namespaces")
-    check_namespaces(topology, quota)
-    check_self(raw, quota)
-    checked_place(topology, quota, None, rules.guarantees, rules.keys_may_differ, raw)
-    if not rules.parents_may_cycle:
-        check_cycle(topology.quotas, quota)
+    _check_all(topology, raw, quota, None, rules, PodsOf())
     return quota
 
 
@@ -109,7 +105,7 @@ def check_update(topology: Topology, old: Raw, raw: Raw, pods: PodsOf, rules: Ru
     """Validates a changed quota. Only its place, its namespaces and its spec are checked.
 
     Raises:
-        AdmissionRejected: the first violated rule.
+        AdmissionRejected: the violated rules.
     """
     if _compared(old) == _compared(raw):
         return read(raw)
@@ -117,16 +113,36 @@ def check_update(topology: Topology, old: Raw, raw: Raw, pods: PodsOf, rules: Ru
     if name in (SYSTEM, ROOT):
         raise AdmissionRejected("immutable", f"quota {name} belongs to the system and cannot be changed")
     quota = read(raw)
-    check_namespaces(topology, quota)
     before = topology.quotas.get(name)
     if before is None:
+        check_namespaces(topology, quota)
         raise AdmissionRejected("unknown", f"quota {name} is not known")
-    check_self(raw, quota)
-    _check_kind(topology, before, quota, pods)
-    checked_place(topology, quota, before, rules.guarantees, rules.keys_may_differ, raw)
-    if not rules.parents_may_cycle:
-        check_cycle(topology.quotas, quota)
+    _check_all(topology, raw, quota, before, rules, pods)
     return quota
+
+
+def _check_all(
+    topology: Topology,
+    raw: Raw,
+    quota: DeclaredQuota,
+    before: DeclaredQuota | None,
+    rules: Rules,
+    pods: PodsOf,
+) -> None:
+    checks = [
+        lambda: check_namespaces(topology, quota),
+        lambda: check_self(raw, quota),
+        lambda: _check_kind(topology, before, quota, pods) if before is not None else None,
+        lambda: checked_place(topology, quota, before, rules.guarantees, rules.keys_may_differ, raw),
+    ]
+    if not rules.parents_may_cycle:
+        checks.append(lambda: check_cycle(topology.quotas, quota))
+    reject_together(prefix(quota.name), checks, quota.ignored)
+
+
+def prefix(quota: str) -> str:
+    """Returns the words with which each rejection of a quota begins."""
+    return f"quota {quota}: "
 
 
 def check_delete(topology: Topology, name: str, pods: PodsOf) -> None:
@@ -159,7 +175,26 @@ def read(raw: Raw) -> DeclaredQuota:
     try:
         return declared(raw)
     except BadQuantity as error:
-        raise AdmissionRejected("negative", f"quota {raw['metadata']['name']}: {error}") from error
+        raise AdmissionRejected("negative", unreadable_amounts(raw, error)) from error
+
+
+def unreadable_amounts(raw: Raw, error: BadQuantity) -> str:
+    """Returns the faults of an object whose min or max cannot be read.
+
+    Args:
+        error: of the first one; for a spec without the usual form its only description.
+    """
+    spec = raw.get("spec")
+    texts = []
+    for field in ("min", "max"):
+        quantities = spec.get(field) if isinstance(spec, Mapping) else None
+        for name, size in quantities.items() if isinstance(quantities, Mapping) else ():
+            try:
+                amounts({name: str(size)})
+            except BadQuantity as bad:
+                texts.append(f"{field} of {name}: {bad}")
+    beside = declared({**raw, "spec": {}}).ignored
+    return prefix(raw["metadata"]["name"]) + ALSO.join((*(texts or [str(error)]), *beside))
 
 
 def check_self(raw: Raw, quota: DeclaredQuota) -> None:
@@ -168,12 +203,18 @@ def check_self(raw: Raw, quota: DeclaredQuota) -> None:
     Raises:
         AdmissionRejected: `negative`, `sharedWeightParse`, `minMax`, `strictParse`, `strictMissing`, `strictBelowUsed`.
     """
-    check_not_negative("max", quota, quota.max)
-    check_not_negative("min", quota, quota.min)
-    weight = _weight(raw["metadata"], "sharedWeightParse") or {}
-    check_not_negative("the shared weight", quota, weight)
-    check_min_within_max(quota)
-    _check_strict(raw, quota)
+
+    def check_weight() -> None:
+        check_not_negative("the shared weight", quota, _weight(raw["metadata"], "sharedWeightParse") or {})
+
+    checks = [
+        lambda: check_not_negative("max", quota, quota.max),
+        lambda: check_not_negative("min", quota, quota.min),
+        check_weight,
+        lambda: check_min_within_max(quota),
+        lambda: _check_strict(raw, quota),
+    ]
+    reject_together(prefix(quota.name), checks)
 
 
 def check_not_negative(field: str, quota: DeclaredQuota, sizes: Mapping[str, int]) -> None:
@@ -183,7 +224,8 @@ def check_not_negative(field: str, quota: DeclaredQuota, sizes: Mapping[str, int
         AdmissionRejected: `negative`.
     """
     if below := sorted(name for name, size in sizes.items() if size < 0):
-        raise AdmissionRejected("negative", f"quota {quota.name}: {field} of {below[0]} is negative")
+        verb = "is" if len(below) == 1 else "are"
+        raise AdmissionRejected("negative", f"quota {quota.name}: {field} of {', '.join(below)} {verb} negative")
 
 
 def check_min_within_max(quota: DeclaredQuota) -> None:
@@ -192,17 +234,15 @@ def check_min_within_max(quota: DeclaredQuota) -> None:
     Raises:
         AdmissionRejected: `minMax`.
     """
+    texts = []
     for name, size in sorted(quota.min.items()):
         if name not in quota.max:
             meant = did_you_mean(name, sorted({*quota.max, *COMMON} - {name}))
-            raise AdmissionRejected(
-                "minMax",
-                f"quota {quota.name}: min has {name}, and max does not; add it to max, or correct its name{meant}",
-            )
-        if size > quota.max[name]:
-            raise AdmissionRejected(
-                "minMax", f"quota {quota.name}: min of {name} is above its max; raise max or lower min"
-            )
+            texts.append(f"min has {name}, and max does not; add it to max, or correct its name{meant}")
+        elif size > quota.max[name]:
+            texts.append(f"min of {name} is above its max; raise max or lower min")
+    if texts:
+        raise AdmissionRejected("minMax", prefix(quota.name) + ALSO.join(texts))
 
 
 def _check_strict(raw: Raw, quota: DeclaredQuota) -> None:

@@ -274,5 +274,9 @@ def test_the_overview_adds_up(history: History) -> None:
                 held = total(quotas[group].used for group in RESERVED)
                 assert line.runtime == projection.trees[""].total.get(resource, 0) - held.get(resource, 0)
             elif name not in RESERVED:
-                floor = quotas[name].scaled_min.get(resource, 0)
-                assert (line.borrowed, line.lent) == (max(0, line.runtime - floor), max(0, floor - line.runtime))
+                assert (line.runtime is None) == (line.max is None)
+                floor, runtime = quotas[name].scaled_min.get(resource, 0), line.runtime
+                assert runtime is None or (line.borrowed, line.lent) == (
+                    max(0, runtime - floor),
+                    max(0, floor - runtime),
+                )

@@ -52,6 +52,28 @@ def uses(uid: str, quota: str, cpu: int) -> PodCharged:
     return PodCharged(pod_uid=uid, pod=f"ns/{uid}", quota=quota, request={"cpu": cpu})
 
 
+def test_a_resource_that_max_lacks_has_no_runtime_anywhere() -> None:
+    """get quotas showed a runtime of 0, and a rejection `memory:0`, as if nothing were allowed."""
+    both = {"cpu": 9_000, "memory": 2**30}
+    other = DeclaredQuota(name="b", min={"memory": 2**30}, max=both, weight=both)
+    projection = books_of(
+        CapacitySet(tree="", total={"cpu": 3_000, "memory": 2**40}),
+        team("a", 1_000),
+        QuotaDeclared(quota="b", declared=other),
+        waits("p", "a", 4_000),
+        PodAttached(pod_uid="q", pod="ns/q", quota="b", request={"memory": 2**30}),
+    )
+    assert "memory" in projection.trees[""].quotas["a"].runtime
+    rows = {
+        row.resource: (row.max, row.runtime, row.borrowed, row.lent) for row in overview(projection) if row.quota == "a"
+    }
+    assert rows == {"cpu": (9_000, 3_000, 2_000, 0), "memory": (None, None, 0, 0)}
+    assert [row[2:5] for row in render.rows(overview(projection)) if row[:2] == ("  a", "memory")] == [("0", "-", "-")]
+    assert explain(projection, "a").runtime == {"cpu": 3_000}
+    text = explain_pod(projection, "p", AdmissionRules()).text
+    assert "runtime: cpu:3, used: <empty>, pod's request: cpu:4" in text, text
+
+
 def borrowed() -> LedgerProjection:
     """Team a uses 8 of 10 cores, 3 of them borrowed; a pod of b waits for 5."""
     return books_of(

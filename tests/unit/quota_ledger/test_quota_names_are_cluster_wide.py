@@ -96,7 +96,7 @@ def test_the_remedy_names_the_object_of_a_quota_that_never_was_valid() -> None:
 def test_the_rejection_of_the_quota_itself_is_shown_beside_that_of_another_object_of_its_name() -> None:
     logs = logs_with(OLDER, NEWER, team("dev", "many", DEV))
     own, other = notes_about(logs.state.projection, "team")
-    assert own.startswith("Quota team is rejected, and its last valid declaration stays in force: 'many'")
+    assert own.startswith("Quota team is rejected, and its last valid declaration stays in force: max of cpu: 'many'")
     assert other.startswith("ElasticQuota prod/team is rejected: ")
 
 
@@ -196,7 +196,7 @@ def test_a_kubernetes_event_on_the_rejected_object_names_the_reason_until_it_is_
 def test_rejected_quotas_and_ignored_annotations_get_a_kubernetes_event_too() -> None:
     logs = logs_with(team("dev", "many", DEV), team("dev", "4", DEV, "web", namespaces="shop, web"))
     written = intents(logs)
-    assert "rejected, and its pods wait: quota team: 'many'" in (written["dev/team"].body or {})["message"]
+    assert "rejected, and its pods wait: quota team: max of cpu: 'many'" in (written["dev/team"].body or {})["message"]
     ignored = written["dev/web"].body or {}
     assert ignored["reason"] == "SettingsIgnored"
     assert "namespaces is 'shop, web' and binds no namespace; give a JSON list" in ignored["message"]

@@ -53,6 +53,58 @@ def test_a_quota_that_cannot_be_keeps_its_last_good_declaration(bad: ObjectObser
     assert logs.state.projection.rejected == {}
 
 
+FAULTS = {PREFIX + "shared-weight": '{"cpu": "x"}', PREFIX + "namespaces": "shop"}
+
+
+@pytest.mark.parametrize(
+    ("bad", "code", "expected"),
+    [
+        (
+            spec("a", min={"cpu": "11", "memori": "1Gi"}, annotations=FAULTS),
+            "sharedWeightParse",
+            ("shared-weight is", "min of cpu is above its max", "min has memori", "namespaces is 'shop'"),
+        ),
+        (
+            spec("a", min={"cpu": "many"}, max={"cpu": "2x", "memory": "1Gi"}, annotations=FAULTS),
+            "unreadable",
+            ("quota a: min of cpu: 'many' is not", "max of cpu: '2x' is not", "namespaces is 'shop'"),
+        ),
+    ],
+)
+def test_all_faults_of_a_quota_are_named_at_once(bad: ObjectObserved, code: str, expected: tuple[str, ...]) -> None:
+    """A user corrected one fault to learn of the next."""
+    logs = two_teams()
+    [rejected] = logs.append("cluster", bad)
+    assert isinstance(rejected, QuotaRejected)
+    assert rejected.code == code
+    parts = rejected.reason.split("; also ")
+    assert len(parts) == len(expected), rejected.reason
+    for part, text in zip(parts, expected, strict=True):
+        assert text in part
+    assert logs.append("cluster", bad) == []
+
+
+def test_a_quota_below_a_parent_that_is_none_names_its_own_faults_too() -> None:
+    logs = two_teams()
+    child = quota("c", "1", "10")
+    child.object["metadata"]["labels"] |= {PREFIX + "parent": "a", PREFIX + "is-parnet": "true"}
+    [rejected] = logs.append("cluster", child)
+    assert isinstance(rejected, QuotaRejected)
+    assert rejected.reason.startswith("quota c: its parent a is not marked is-parent; mark that; also label ")
+    assert "is-parnet is unknown" in rejected.reason
+
+
+@pytest.mark.parametrize(("name", "counts"), [("is-parent", "false"), ("allow-lent-resource", "true")])
+def test_a_switch_that_is_neither_true_nor_false_is_named(name: str, counts: str) -> None:
+    """`is-parent: "yes"` was false without a word."""
+    logs = two_teams()
+    observed = quota("a", "5", "10")
+    observed.object["metadata"]["labels"] |= {PREFIX + name: "yes"}
+    logs.append("cluster", observed)
+    [fault] = logs.state.projection.lookup.quotas["a"].ignored
+    assert fault == f"label {PREFIX}{name} is 'yes' and counts as '{counts}'; give 'true' or 'false'"
+
+
 def test_going_back_to_what_is_in_force_ends_a_rejection() -> None:
     logs = two_teams()
     logs.append("cluster", spec("a", min={"cpu": "11"}))
