@@ -6,20 +6,17 @@ from cli.describe.describe_command import describe_command
 from cli.describe.description import Description, Table, Value
 from cli.describe.last_events import last_events
 from cli.node.ignored_reports import ignored_reports_of
+from cli.node.usage_reports import usage_reports, usage_text
 from cli.scheduling.recorded_state import scheduler_state
 from cli.terminal import name_completion
 from cli.terminal.amounts import human_amount
-from cli.terminal.durations import instant_of
 from services.scheduler.explain.requested_on_node import requested_on
 from services.scheduler.framework.config.decision_settings import in_force
 from services.scheduler.state.pod_scheduling_record import PodRecord
-from services.scheduler.state.scheduler_state import SchedulerState
 from shared.closest_name import did_you_mean
 from shared.errors import KoordError
-from shared.events.metrics import NodeReported
 from shared.kube.node import Node, NodeCondition
 from shared.kube.quantity import BadQuantity, amount, nanos
-from shared.log.admin.newest_events import newest
 from shared.log.reader import LogReader
 
 MOST_PODS = 30
@@ -48,7 +45,7 @@ async def describe(log: LogReader, name: str) -> Description:
         "Unschedulable": "true" if node.spec.unschedulable else "false",
         "Ready": _since(ready),
     }
-    found["Usage"] = [await _usage(log, view, name), *await _ignored(log, name)]
+    found["Usage"] = [await _usage(log, name), *await _ignored(log, name)]
     believes_annotations = in_force(view.config_settings).believes_annotations
     requested = requested_on(view, node, pods, believes_annotations=believes_annotations)
     found["Resources"] = _resources(node, sum(each.pod_class is not None for each in pods), requested)
@@ -67,22 +64,10 @@ def _is_on(record: PodRecord, name: str) -> bool:
     return not record.ended and record.node_or_placement() == name
 
 
-async def _usage(log: LogReader, view: SchedulerState, name: str) -> str:
-    """Returns the newest measured usage: of a recorded report, else of the NodeMetric."""
-    for context in await log.contexts():
-        if not context.startswith("metrics-"):
-            continue
-        for found in await newest(log.database, context, [NodeReported], key=name):
-            event = found.record.event
-            if isinstance(event, NodeReported):
-                sizes = (("cpu", event.usage.cpu_milli), ("memory", event.usage.memory))
-                words = ", ".join(f"{resource} {human_amount(resource, size)}" for resource, size in sizes)
-                return f"{words} at {instant_of(event.at_ns)}"
-    metric = view.metrics.get(name)
-    if metric is None or metric.metric.status.node_metric is None:
-        return "no report"
-    usage = metric.metric.status.node_metric.node_usage
-    return f"{_texts(usage.resources if usage else None)} at {metric.updated or 'an unknown time'}"
+async def _usage(log: LogReader, name: str) -> str:
+    """Returns the newest measured usage: of a report of the agent, else of the NodeMetric."""
+    reports = await usage_reports(log, name, newest=1)
+    return usage_text(reports[-1]) if reports else "no report"
 
 
 async def _ignored(log: LogReader, name: str) -> list[str]:

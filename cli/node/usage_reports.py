@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple
 
+from cli.terminal.amounts import human_amount, human_amounts
+from cli.terminal.durations import instant_of
 from shared.events import RecordedEvent
 from shared.events.cluster import NodeMetricObserved
 from shared.events.metrics import NodeReported, Usage
@@ -14,6 +16,8 @@ from shared.log.codec import Codec
 from shared.log.reader import LogReader, read_record
 
 AGENT, NODE_METRIC = "agent", "NodeMetric"
+NOTABLE_PERCENT = 10
+"""Difference between the usage of a node and the sum over its pods and its system above which both are shown."""
 
 
 class PodUse(NamedTuple):
@@ -62,6 +66,20 @@ async def usage_reports(
         if found:
             return sorted(found, key=lambda each: each.at_ns)[-(newest or len(found)) :]
     return []
+
+
+def usage_text(report: UsageReport) -> str:
+    """Returns the usage of the node in words. Where its pods and its system add up to another cpu, their sum is named:
+    right after pods came or left, the node as a whole was measured over a window before that.
+    """
+    sizes = {"cpu": report.usage.cpu_milli, "memory": report.usage.memory}
+    known = human_amounts({name: size for name, size in sizes.items() if size is not None}, none="nothing measured")
+    at = instant_of(report.at_ns) if report.at_ns else "an unknown time"
+    together = (report.system.cpu_milli or 0) + sum(pod.cpu_milli or 0 for pod in report.pods)
+    if abs(together - (report.usage.cpu_milli or together)) <= together * NOTABLE_PERCENT // 100:
+        return f"{known} at {at}"
+    summed = human_amount("cpu", together)
+    return f"{known} as a whole, and its pods and system together cpu {summed}, which LowNodeLoad compares, at {at}"
 
 
 def _read(record: RecordedEvent) -> UsageReport:

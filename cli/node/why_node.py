@@ -14,6 +14,7 @@ from cli.node.ignored_reports import describe_ignored, remedy_of
 from cli.node.ignored_settings_of_node import ignored_settings_of_node
 from cli.node.node_facts import NodeFacts, node_facts
 from cli.node.node_steps import NodeStep, node_steps
+from cli.node.usage_reports import usage_text
 from cli.scheduling.answer_from_log import answer
 from cli.simulated_cluster import edit_advice
 from cli.terminal import name_completion
@@ -268,11 +269,8 @@ def _usage(facts: NodeFacts) -> str:
     if not facts.reports:
         return ""
     report = facts.reports[-1]
-    sizes = {"cpu": report.usage.cpu_milli, "memory": report.usage.memory}
-    known = human_amounts({name: size for name, size in sizes.items() if size is not None}, none="nothing measured")
-    at = instant_of(report.at_ns) if report.at_ns else "an unknown time"
     is_ignored = facts.ignored is not None and report.source in {fault.source for fault in facts.ignored.faults}
-    return f"{known} at {at} ({report.source}, {report.event}{', ignored' if is_ignored else ''})"
+    return f"{usage_text(report)} ({report.source}, {report.event}{', ignored' if is_ignored else ''})"
 
 
 def _batch(facts: NodeFacts) -> Iterator[str]:

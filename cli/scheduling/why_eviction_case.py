@@ -104,7 +104,7 @@ def explained(
         causes=(
             *_waits(case),
             *(
-                f"{each.node}: {each.scope} {each.resource} is {sizes(each.resource, ' of ', each.measured, each.capacity)}, "
+                f"{each.node}: {_measure(each)} is {sizes(each.resource, ' of ', each.measured, each.capacity)}, "
                 f"{_predicted(each)}above {sizes(each.resource, '', each.limit)}"
                 for each in case.causes
             ),
@@ -133,6 +133,12 @@ def _unit(case: EvictionCaseOpened, closed: EvictionCaseClosed | None) -> str:
         return ""
     within = f"open for {case.unit.admit_within_s} s after the last move"
     return f"{named_unit(case.unit.kind, case.unit.name)}: {(closed.unit if closed else '') or within}"
+
+
+def _measure(cause: Cause) -> str:
+    """Returns what was measured: LowNodeLoad adds up the pods and the system of a node."""
+    of = {"node": "of its pods and system together", "prod": "of its prod pods together"}.get(cause.scope)
+    return f"{cause.resource} {of}" if of else f"{cause.scope} {cause.resource}"
 
 
 def _predicted(cause: Cause) -> str:

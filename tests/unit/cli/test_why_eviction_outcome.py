@@ -2,13 +2,16 @@
 
 import pytest
 
+from cli.node.usage_reports import AGENT, PodUse, UsageReport, usage_text
 from cli.scheduling.why_eviction import explained
 from cli.scheduling.why_eviction_case import case_lines
 from cli.scheduling.why_eviction_case import explained as explained_case
 from shared.events import Cause, RecordedEvent
 from shared.events.cluster import PodEvicted
+from shared.events.descheduling import Cause as CaseCause
 from shared.events.descheduling import EvictionCaseOpened, Expected, PassedOver
 from shared.events.intents import EvictionRequested
+from shared.events.metrics import Usage
 
 
 @pytest.mark.parametrize(
@@ -30,6 +33,33 @@ def test_only_a_pod_that_was_gone_is_called_gone(node: str, without_node: bool, 
     assert found is not None
     assert (found.state, found.steps[-1].text) == ("evicted", words)
     assert found.summary == f"{words}; the descheduler requested it: hot"
+
+
+@pytest.mark.parametrize(
+    ("scope", "words"),
+    [
+        ("node", "cpu of its pods and system together is 9.654 of 10 cores, above 7 cores"),
+        ("prod", "cpu of its prod pods together is 9.654 of 10 cores, above 7 cores"),
+        ("requests", "requests cpu is 9.654 of 10 cores, above 7 cores"),
+    ],
+)
+def test_a_cause_names_the_measure_by_which_a_node_is_hot(scope: str, words: str) -> None:
+    """why node showed another cpu of the same report: that of the node as a whole."""
+    cause = CaseCause("hot", scope, "cpu", 9_654, 7_000, 10_000)
+    opened = EvictionCaseOpened(case="c-1", cycle=1, profile="p", plugin="LowNodeLoad", causes=(cause,))
+    found = explained_case(RecordedEvent("descheduling", 7, opened, 1), None, ())
+    assert found.causes == (f"hot: {words}",)
+
+
+def test_a_usage_differs_from_the_sum_of_pods_where_pods_came_just_now() -> None:
+    pods = (PodUse("d/web", "LS", "prod", 9_000, 2**30), PodUse("d/new", "LS", "prod", None, None))
+    report = UsageReport("metrics-0/7", AGENT, 0, Usage(2_712, 2**31), Usage(654, 2**30), Usage(0, 0), 60, pods)
+    assert usage_text(report) == (
+        "cpu 2712m, memory 2Gi as a whole, and its pods and system together cpu 9654m, which LowNodeLoad compares, "
+        "at an unknown time"
+    )
+    settled = report._replace(usage=Usage(9_500, 2**31))
+    assert usage_text(settled) == "cpu 9500m, memory 2Gi at an unknown time"
 
 
 def test_a_case_shows_nodes_with_a_gain_and_each_reason_for_which_pods_stay_once() -> None:
