@@ -1,6 +1,6 @@
 """Why the descheduler moves no pod from a node whose load is high, as its newest cycle recorded it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from cli.terminal.durations import instant_of
 from services.descheduler.configuration.plugin_kinds import BALANCE
@@ -16,37 +16,54 @@ CONTEXT = "descheduling"
 
 
 async def unrelieved_lines(log: LogReader, node: str) -> tuple[str, ...]:
-    """Returns a line for each plugin of a profile in force that considered the node last, and moved nothing."""
+    """Returns a line for each plugin of a profile in force that is paused, or considered the node last, and moved nothing."""
     if CONTEXT not in await log.contexts():
         return ()
     records: list[RecordedEvent] = []
-    for of in await _plugins_in_force(log):
+    in_force = await _plugins_in_force(log)
+    for of in in_force:
         # By key, since another plugin may have recorded any number of cycles after the newest change of this one.
         records += [each.record for each in await newest(log.database, CONTEXT, [AnomaliesObserved], key=of)]
-    return tuple(lines_of(records, node))
+    return tuple(lines_of(records, node, [of for of, is_paused in in_force.items() if is_paused]))
 
 
-async def _plugins_in_force(log: LogReader) -> list[str]:
-    """Returns `profile/plugin` of each plugin that balances nodes; none where this release cannot read the configuration."""
+async def _plugins_in_force(log: LogReader) -> dict[str, bool]:
+    """Returns `profile/plugin` of each plugin that balances nodes -> whether it is paused; none where this release cannot
+    read the configuration.
+    """
     for found in await newest(log.database, CONTEXT, [ConfigApplied]):
         assert isinstance(found.record.event, ConfigApplied), "the type that was read"
-        try:
-            profiles = read_configuration(found.record.event.text).profiles
-        except BadConfig:
-            return []
-        return [f"{profile.name}/{plugin}" for profile in profiles for plugin in profile.sets.get(BALANCE, ())]
-    return []
+        return plugins_of(found.record.event.text)
+    return {}
 
 
-def lines_of(records: Sequence[RecordedEvent], node: str) -> Iterator[str]:
+def plugins_of(text: str) -> dict[str, bool]:
+    """Returns the same of a DeschedulerConfiguration."""
+    try:
+        profiles = read_configuration(text).profiles
+    except BadConfig:
+        return {}
+    return {
+        f"{profile.name}/{plugin}": getattr(profile.args[plugin], "paused", False)
+        for profile in profiles
+        for plugin in profile.sets.get(BALANCE, ())
+    }
+
+
+def lines_of(records: Sequence[RecordedEvent], node: str, paused: Collection[str] = ()) -> Iterator[str]:
     """Yields the lines about a node.
 
     Args:
         records: the newest AnomaliesObserved of each plugin of a profile.
+        paused: `profile/plugin`; what such a plugin recorded last may have changed since.
     """
+    for of in paused:
+        yield f"{of} is paused, and moves no pod from any node, whatever its load"
     for record in records:
         event = record.event
         assert isinstance(event, AnomaliesObserved), "the type that was read"
+        if event.of in paused:
+            continue
         at = f"{instant_of(record.at_ns)} ({record.context}/{record.seq})"
         if why := event.unrelieved.get(node):
             yield f"its load is high, and {event.of} moves no pod from it, by the cycle of {at}: {why}"

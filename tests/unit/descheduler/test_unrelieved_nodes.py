@@ -2,7 +2,7 @@
 
 import pytest
 
-from cli.node.high_load_that_stays import lines_of
+from cli.node.high_load_that_stays import lines_of, plugins_of
 from services.descheduler.load_aware.unrelieved_nodes import MOST_NODES
 from services.descheduler.state.detector_records import NO_RECORDS
 from shared.events import RecordedEvent
@@ -106,3 +106,13 @@ def test_the_reason_is_shown_with_its_cycle_for_its_node_alone() -> None:
     assert line.startswith("its load is high, and koord-descheduler/LowNodeLoad moves no pod from it, by the cycle of ")
     assert line.endswith("(descheduling/7): it has no pods that could leave it")
     assert list(lines_of([RecordedEvent("descheduling", 7, event)], "cold")) == []
+
+
+def test_a_paused_plugin_is_named_instead_of_its_last_reasons() -> None:
+    config = CONFIG.replace("anomalyCondition:", "paused: true\n          anomalyCondition:")
+    assert plugins_of(CONFIG) == {OF: False}
+    assert plugins_of(config) == {OF: True}
+    event = AnomaliesObserved(of=OF, unrelieved={"hot": "no destination"})
+    record = RecordedEvent("descheduling", 7, event)
+    [line] = lines_of([record], "hot", [OF])
+    assert line == f"{OF} is paused, and moves no pod from any node, whatever its load"
