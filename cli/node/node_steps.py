@@ -40,10 +40,7 @@ def node_steps(facts: NodeFacts) -> list[NodeStep]:
             amounts = {
                 name.rpartition("/")[2]: nanos(text) // NANO for name, text in record.event.amounts.items() if text
             }
-            shown = ", ".join(
-                f"{name} {human_amount('cpu' if name.endswith('cpu') else 'memory', size)}"
-                for name, size in sorted(amounts.items())
-            )
+            shown = ", ".join(f"{name} {human_amount(name, size)}" for name, size in sorted(amounts.items()))
             shown = shown or "none"
             found.append((record, f"overcommitted resources: {shown} ({record.event.why})"))
     found += [(record, action_text(record.event)) for record in facts.actions]

@@ -287,8 +287,9 @@ def _batch(facts: NodeFacts) -> Iterator[str]:
     for each in steps_of(decided):
         if each.steps and each.quantity:
             name = each.resource.rpartition("/")[2]
-            unit = "cpu" if name.endswith("cpu") else "memory"
-            terms = [f"{step.sign} {step.name} {human_amount(unit, step.amount)}".strip() for step in each.steps]
+            terms = [
+                f"{step.sign} {step.name} {human_amount(each.resource, step.amount)}".strip() for step in each.steps
+            ]
             yield f"{name}: {' '.join(terms)}"
     yield from (f"problem: {each}" for each in decided.problems)
     if facts.frozen is not None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from shared.kube.quantity import BadQuantity, amount, milli_text, nanos
-from shared.kube.quantity_text import amount_text, exact_text, is_in_bytes
+from shared.kube.quantity_text import exact_text, is_in_bytes
 
 UNLIMITED = (2**63 - 1) // 5
 """The max of the system and default groups, and more."""
@@ -13,7 +13,8 @@ _UNITS = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
 
 def human_amount(resource: str, size: int | None) -> str:
-    """Returns an amount: cpu in cores or thousandths, bytes in the largest unit with one decimal at most.
+    """Returns an amount: cpu in cores or thousandths, bytes in the largest unit with one decimal at most; batch-cpu and
+    mid-cpu in milli-cores without a unit, as in manifests.
 
     `unlimited` for no limit.
 
@@ -24,7 +25,7 @@ def human_amount(resource: str, size: int | None) -> str:
         return "unlimited"
     if resource == "cpu":
         return milli_text(size)
-    return _bytes(size) if is_in_bytes(resource) else amount_text(resource, size)
+    return _bytes(size) if is_in_bytes(resource) else exact_text(resource, size)
 
 
 def exact_amount(resource: str, size: int) -> str:

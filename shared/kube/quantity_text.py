@@ -75,8 +75,19 @@ def is_in_bytes(resource: str) -> bool:
     return name.startswith(_BYTES) or resource in _GPU_MEMORY
 
 
+def is_in_milli_cores(resource: str) -> bool:
+    """Reports whether a resource other than cpu is counted in milli-cores: batch-cpu and mid-cpu."""
+    return resource.rpartition("/")[2] in ("batch-cpu", "mid-cpu")
+
+
 def exact_text(resource: str, size: int) -> str:
-    """Formats an amount as `amount_text`, bytes of every resource in the largest unit of which there is a whole number."""
+    """Formats an amount for people, without rounding.
+
+    Bytes of every resource are in the largest unit of which there is a whole number; batch-cpu and mid-cpu are plain
+    numbers, as in manifests: `1k` or `1` would read as cores. Everything else is as of `amount_text`.
+    """
+    if is_in_milli_cores(resource):
+        return str(size)
     return bytes_text(size) if is_in_bytes(resource) else amount_text(resource, size)
 
 

@@ -13,13 +13,13 @@ from services.scheduler.plugins.registry import text
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.scheduler_state import SchedulerState
-from shared.closest_name import did_you_mean
+from shared.closest_name import closest, did_you_mean
 from shared.domain.device_requests import TYPE_OF
 from shared.domain.priority import OVERCOMMITTED
 from shared.domain.reservation import RESERVATION_PLACEMENT
 from shared.kube.elastic_quota import QUOTA_NAME, RESERVED, ROOT
 from shared.kube.quantity import BadQuantity, amount, nanos
-from shared.kube.quantity_text import exact_text
+from shared.kube.quantity_text import exact_text, is_in_bytes
 
 NO_NODES = "the cluster has no nodes"
 
@@ -79,7 +79,9 @@ def _of_nodes(view: SchedulerState, pod_class: PodClass) -> Iterator[str]:
         elif resource in OVERCOMMITTED:
             yield f"it requests {resource} {size}, and no node has any: {_why_none(view)}"
         else:
-            known = sorted({*TYPE_OF, *(name for there in nodes for name in there)} - {resource})
+            known = sorted({*TYPE_OF, *OVERCOMMITTED, *(name for there in nodes for name in there)} - {resource})
+            meant = closest(resource, known)
+            size = exact_text(meant, requested) if is_in_bytes(meant) else size
             yield f"it requests {resource} {size}, and no node has any{did_you_mean(resource, known)}"
 
 

@@ -114,7 +114,7 @@ async def test_a_node_names_what_keeps_pods_from_it_since_when_and_its_batch_ter
     assert reasons["cpu is requested in full"]["text"].endswith("(8 of 8)")
     assert any(each.startswith("usage reports about busy cannot be true") for each in reasons)
     assert any(each.startswith("its agent last reported 1 m") for each in reasons)
-    assert "batch-cpu: capacity 8 - margin 2800m - system 200m" in " ".join(found["batch"]), found["batch"]
+    assert "batch-cpu: capacity 8000 - margin 2800 - system 200" in " ".join(found["batch"]), found["batch"]
     assert any("best-effort pods may use 2 cpu (CPUs 0-1)" in each for each in found["batch"])
     [paused] = found["evictions"]
     assert paused.startswith("the eviction of d/batch waits since ")

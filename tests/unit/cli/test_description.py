@@ -36,7 +36,7 @@ def test_amounts_are_human() -> None:
         ("kubernetes.io/batch-memory", 3 << 29): "1.5Gi",
         ("hugepages-2Mi", 1 << 21): "2Mi",
         ("nvidia.com/gpu", 4): "4",
-        ("kubernetes.io/batch-cpu", 14_000): "14k",
+        ("kubernetes.io/batch-cpu", 14_000): "14000",
     }
     assert {key: human_amount(*key) for key in amounts} == amounts
     assert human_amounts({"memory": 1 << 30, "cpu": 500}) == "cpu 500m, memory 1Gi"

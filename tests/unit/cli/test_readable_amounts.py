@@ -38,7 +38,7 @@ def test_amounts_of_bytes_are_in_ki_mi_gi_and_those_of_unknown_units_are_not(
         ("kubernetes.io/batch-memory", 5 * 2**30, "5Gi"),
         ("koordinator.sh/gpu-memory", 80 * 2**30, "80Gi"),
         ("kubernetes.io/batch-memory", 2**30 + 1, "1073741825"),
-        ("kubernetes.io/batch-cpu", 4000, "4k"),
+        ("kubernetes.io/batch-cpu", 4000, "4000"),
         ("cpu", 2**63 - 1, "unlimited"),
     ],
 )

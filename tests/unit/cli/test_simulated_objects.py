@@ -3,7 +3,6 @@
 import json
 import re
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -15,6 +14,7 @@ from kubernetes_asyncio import client
 from cli.dev import simulated_objects
 from cli.main import koord
 from cli.simulate.unknown_fields import UNREAD
+from cli.supervisor.endpoints import Endpoints
 from services.simulator.api.request_execution import Request, get, list_
 from services.simulator.api.resource_kinds import RESOURCES
 from shared.kube.node import Node, NodeCondition, NodeSpec, NodeStatus, Taint
@@ -66,7 +66,7 @@ class Cluster:
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     made = Cluster(tmp_path)
     monkeypatch.setattr(simulated_objects, "bus_of", lambda *_: _Bus(made.world))
-    monkeypatch.setattr(simulated_objects, "find_endpoints", lambda _: SimpleNamespace(nats="", postgres=""))
+    monkeypatch.setattr(simulated_objects, "find_endpoints", lambda _: Endpoints("", ""))
     return made
 
 

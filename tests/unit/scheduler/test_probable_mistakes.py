@@ -33,6 +33,10 @@ def one_node(**extra: str) -> World:
     [
         ({GPU: "100"}, f"it requests {GPU} 100, and no node reports devices of type gpu: `koord devices`"),
         ({GPU + "s": "1"}, f"it requests {GPU}s 1, and no node has any; perhaps '{GPU}' is meant"),
+        (
+            {"kubernetes.io/batch-memroy": "1Gi"},
+            "it requests kubernetes.io/batch-memroy 1Gi, and no node has any; perhaps 'kubernetes.io/batch-memory' is meant",
+        ),
         ({"koordinator.sh/rdma": "1"}, "no node reports devices of type rdma"),
         ({"example.com/dongle": "1"}, "it requests example.com/dongle 1, and no node has any"),
     ],
