@@ -134,7 +134,7 @@ class NodeHistoryReported(Event, frozen=True, tag="koord.metrics.NodeHistoryRepo
     """Usage of a node in an interval that lies back, from reports that its agent kept while it had no connection.
 
     It records what was measured and changes nothing: the newest usage is in NodeReported. Both may cover the same
-    interval.
+    interval, and an interval that two messages share has an event for each part.
 
     Attributes:
         boot, number: the message that held the reports. Its events follow each other.

@@ -12,6 +12,7 @@ from services.node_agent.collectors.interference_gauges import Gauge
 from services.node_agent.collectors.tc_class_drops import class_drops
 from services.node_agent.kernel.cgroup_processes import Processes
 from services.node_agent.kernel.core_sched import CoreSchedGroups, CoreSchedUnavailable, KernelCookieApi
+from services.node_agent.kernel.ingress_limits import IngressLimits
 from services.node_agent.kernel.node_wide_proc_sys_settings import KernelSettingsWriter
 from services.node_agent.kernel.oom_score_writer import OomScores
 from services.node_agent.kernel.resctrl_groups import ResctrlGroups
@@ -48,6 +49,7 @@ class NonCgroupReconciler:
         self._cookies = CoreSchedGroups(processes, _cookies() if gates["CoreSched"] else None)
         self._terway = TerwayFiles(terway) if terway is not None and gates["TerwayQoS"] else None
         self._traffic = TrafficControl(proc, processes) if gates["TCNetworkQoS"] else None
+        self._ingress = IngressLimits(processes)
 
     def reconcile(self, spec: NodeSloSpec, node: Node | None, pods: Iterable[PodCgroups]) -> None:
         """Applies all settings of a NodeSLO.
@@ -76,6 +78,7 @@ class NonCgroupReconciler:
             self._terway.reconcile(spec, pod_cgroups)
         if self._traffic is not None:
             self._traffic.reconcile(spec, pod_cgroups)
+            self._ingress.reconcile(pod_cgroups if network_qos.policy(spec) == network_qos.TC else ())
 
     def class_ids(self, pods: Iterable[PodCgroups]) -> Iterator[tuple[str, int]]:
         """Yields (cgroup, desired `net_cls.classid`) of labelled pods and their containers, while tc is in use."""
@@ -106,6 +109,7 @@ class NonCgroupReconciler:
             self._terway.release()
         if self._traffic is not None:
             self._traffic.release()
+            self._ingress.release()
         self._settings.release()
 
 
