@@ -20,6 +20,7 @@ from services.node_agent.states_informer.node_slo import NodeSloInformer
 from services.node_agent.transport.outbox import Message, Outbox
 from shared.agents import actions, report
 from shared.agents.actions import ActionReport, AnyAction, PodsRequested
+from shared.agents.report import Report
 from shared.agents.subjects import ACTION, REPORT
 from shared.errors import KoordError
 
@@ -75,6 +76,7 @@ class Agent:
         predictor: trains on each cycle; None: nothing is predicted.
         more_gauges: of parts that run beside the cycle.
         on_action: called with each action.
+        on_report: called with each report.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class Agent:
         self.predictor: PredictServer | None = None
         self.more_gauges: list[Callable[[], Iterator[Gauge]]] = []
         self.on_action: Callable[[AnyAction], None] = lambda _: None
+        self.on_report: Callable[[Report], None] = lambda _: None
         self._pods_requested_s = -PODS_REQUEST_INTERVAL_S
         self._failed: set[str] = set()
         self._settings = settings
@@ -234,6 +237,7 @@ class Agent:
             at_ns = time.time_ns() - (time.monotonic_ns() - end_ns)
             forecasts = self.predictor.forecasts if self.predictor is not None else NO_FORECASTS
             made = builder.build(self.sender, self._reports, end_ns, at_ns, self.slo_informer.applications, forecasts)
+            self.on_report(made)
             self._outbox.put(Message(REPORT, made.seq, report.encode(made)))
         return ReportBuilder(end_ns)
 

@@ -41,6 +41,7 @@ DEFAULTS: Mapping[str, bool] = {
     "RDMADeviceInject": False,
     "HamiCoreVGPUMonitor": False,
     "PodResourcesProxy": False,
+    "NodeMetricPromMetrics": False,
     "AuditEvents": False,
     "AuditEventsHTTPHandler": False,
 }
@@ -49,9 +50,6 @@ DEFAULTS: Mapping[str, bool] = {
 
 REFUSED: Mapping[str, str] = {
     "Libpfm4": "is not needed: cycles and instructions are counted through perf_event_open without libpfm4; leave it out",
-    "NodeMetricPromMetrics": (
-        "is not a gate of this agent: metrics ingest makes the NodeMetric (koord run metrics-ingest); leave it out"
-    ),
 }
 """Gates of koordlet that this agent does not have -> the reason."""
 

@@ -20,6 +20,7 @@ from services.node_agent.collectors.usage_collector import Collector
 from services.node_agent.devices.device_reporting_setup import NodeDevices
 from services.node_agent.kernel.kidled_scan_switch import KidledScan
 from services.node_agent.prediction.predict_server import PredictServer
+from services.node_agent.prometheus.node_metric_series import NodeMetricSeries
 from services.node_agent.qos_manager.enforcers.hook_audit import RuntimeSide
 from services.node_agent.qos_manager.host_paths import HostPaths
 from services.node_agent.qos_manager.qos_manager import QosManager
@@ -112,6 +113,7 @@ async def _serve(environment: AgentEnvironment, settings: AgentSettings) -> None
     collector.gpus = devices.gpus
     pods = _start_qos_manager(agent, settings, slo_informer, gates) if settings.enforce else None
     audit = _start_audit(agent, settings, pods) if gates["AuditEvents"] else None
+    _add_node_metric_series(agent, gates)
     readers = _audit_readers(settings, gates, audit)
     _load_plugins(agent, settings)
     client = hook_client(agent, settings, gates, pods)
@@ -306,6 +308,14 @@ def _start_audit(agent: Agent, settings: AgentSettings, pods: NodePodsInformer |
     if agent.qos_manager is not None:
         agent.qos_manager.on_write = audit.file_written
     return audit
+
+
+def _add_node_metric_series(agent: Agent, gates: dict[str, bool]) -> None:
+    """Adds the series of the NodeMetric to the metrics page, where their gate is on."""
+    if gates["NodeMetricPromMetrics"]:
+        series = NodeMetricSeries()
+        agent.on_report = series.add
+        agent.more_gauges.append(series.gauges)
 
 
 def _load_plugins(agent: Agent, settings: AgentSettings) -> None:
