@@ -98,23 +98,6 @@ async def _is_simulated(endpoints: Endpoints) -> bool | None:
     return None
 
 
-async def because_of_postgres(error: KoordError, postgres: str) -> KoordError:
-    """Returns the error of a request that nobody answered, with Postgres as its cause where that does not answer either:
-    without it no service leads.
-    """
-    from shared.log.admin.session import opened
-    from shared.log.unusable_database import DatabaseUnreachable
-
-    try:
-        async with opened(postgres) as database, asyncio.timeout(LOG_S), database.reading() as connection:
-            await connection.fetchval("select 1")
-    except DatabaseUnreachable as fault:
-        return KoordError(f"{str(error).partition(': ')[0]}: {fault.what}; without it none leads; {fault.remedy}")
-    except KoordError:
-        return error
-    return error
-
-
 async def request_leading(endpoints: Endpoints, name: str, service: str, subject: str, data: bytes = b"") -> bytes:
     """Sends a request to the replica of a service that leads, over a connection of its own; returns the response.
 
@@ -129,12 +112,11 @@ async def request_leading(endpoints: Endpoints, name: str, service: str, subject
     await bus.start()
     try:
         await require_bus(bus, service)
-        return await unless_silent(bus.request(subject, data, deadline_s=ANSWER_S), service, endpoints.services)
+        return await unless_silent(bus.request(subject, data, deadline_s=ANSWER_S), service, endpoints)
     except NoResponse as error:
-        nobody = NoLeader(
+        raise NoLeader(
             f"no {service} responded within {ANSWER_S:g} s: see that one leads (`koord top`), and its log"
-        )
-        raise await because_of_postgres(nobody, endpoints.postgres) from error
+        ) from error
     finally:
         await bus.close()
 

@@ -128,7 +128,7 @@ def _on_simulator(folder: Path, send: Callable[[SimulatedApi], Awaitable[None]])
         await bus.start()
         try:
             await require_bus(bus, "simulator")
-            await unless_silent(send(SimulatedApi(bus, deadline_s=ANSWER_S)), "simulator", endpoints.services)
+            await unless_silent(send(SimulatedApi(bus, deadline_s=ANSWER_S)), "simulator", endpoints)
         finally:
             await bus.close()
 

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from cli import silent_service
-from cli.bus_connection import because_of_postgres, request_leading
+from cli.bus_connection import request_leading
 from cli.doctor.all_checks import _bus
 from cli.doctor.check_services import about_writers
 from cli.doctor.finding import Finding
@@ -27,14 +27,20 @@ from shared.runtime.health import Metrics
 from shared.runtime.status import Status
 from shared.unreachable import Unreachable
 
-NOBODY = NoLeader("no gateway responded within 10 s: see that one leads (`koord top`), and its log")
 
-
-def test_a_postgres_that_hangs_is_named_as_the_cause_of_a_request_without_answer() -> None:
+@pytest.mark.parametrize("is_started_again", [False, True])
+async def test_a_postgres_that_hangs_is_named_as_the_cause_of_a_request_without_answer(
+    monkeypatch: pytest.MonkeyPatch, *, is_started_again: bool
+) -> None:
+    """Services that start again have no page meanwhile: the request waited for 13 s."""
+    monkeypatch.setattr(silent_service, "POSTGRES_S", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as listening:  # accepts into its backlog, and never answers
         postgres = f"postgresql://u@127.0.0.1:{listening.getsockname()[1]}/log"
-        text = str(asyncio.run(because_of_postgres(NOBODY, postgres)))
-    assert text.startswith("no gateway responded within 10 s: Postgres at postgresql://u@127.0.0.1:")
+        services = {"gateway": f"127.0.0.1:{free_port()}"} if is_started_again else {}
+        with pytest.raises(NoLeader) as nobody:
+            await unless_silent(asyncio.sleep(9), "gateway", Endpoints(postgres, "", services=services))
+    text = str(nobody.value)
+    assert text.startswith("no gateway responds: Postgres at postgresql://u@127.0.0.1:")
     assert "without it none leads; see that it runs: a process that hangs is to be ended" in text
 
 
@@ -69,7 +75,7 @@ async def test_a_request_to_a_process_that_hangs_ends_early_and_names_it() -> No
     with socket.create_server(("127.0.0.1", 0)) as listening:
         pages = {"gateway": f"127.0.0.1:{listening.getsockname()[1]}"}
         with pytest.raises(NoLeader, match=r"no gateway responds: its process hangs; `koord doctor` has the remedy"):
-            await unless_silent(asyncio.sleep(10), "gateway", pages)
+            await unless_silent(asyncio.sleep(10), "gateway", Endpoints("", "", services=pages))
     assert time.monotonic() - began < 6
 
 
@@ -88,7 +94,9 @@ async def test_a_request_waits_for_a_service_that_may_lead(state: str, *, away: 
     address = f"127.0.0.1:{free_port()}"
     pages = await health.serve(address, lambda: status, Metrics())
     try:
-        found = await unless_silent(asyncio.sleep(0.5, "the answer"), "gateway", {"gateway": address})
+        found = await unless_silent(
+            asyncio.sleep(0.5, "the answer"), "gateway", Endpoints("", "", services={"gateway": address})
+        )
     except NoLeader as error:
         found = str(error)
     finally:
@@ -99,7 +107,10 @@ async def test_a_request_waits_for_a_service_that_may_lead(state: str, *, away: 
 @pytest.mark.usefixtures("_short_pauses")
 async def test_a_request_waits_for_a_process_that_is_started_again() -> None:
     pages = {"gateway": f"127.0.0.1:{free_port()}", "gateway-1": f"127.0.0.1:{free_port()}"}
-    assert await unless_silent(asyncio.sleep(0.5, "the answer"), "gateway", pages) == "the answer"
+    assert (
+        await unless_silent(asyncio.sleep(0.5, "the answer"), "gateway", Endpoints("", "", services=pages))
+        == "the answer"
+    )
 
 
 async def test_top_waits_once_for_a_postgres_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
