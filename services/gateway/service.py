@@ -169,7 +169,8 @@ class Gateway:
         watchers = [Watcher(self._api, resource, self._settings, self._observations) for resource in self._resources]
         inputs = [group.create_task(watcher.run(), name=f"watch {watcher.name}") for watcher in watchers]
         inputs.append(group.create_task(self._report_outages(), name="outages"))
-        inputs.append(group.create_task(probe(self._api, self.outages), name="probe"))
+        if self._settings.quiet_s:
+            inputs.append(group.create_task(probe(self._api, self.outages, self._settings.quiet_s), name="probe"))
         lease = group.create_task(self._lease.keep(), name="lease") if self._lease else None
         inputs.append(group.create_task(self._end_without_object(), name="desired states without object"))
         if self._webhooks is not None:

@@ -55,6 +55,14 @@ class GatewaySettings(Settings, frozen=True, kw_only=True):
         float,
         Meta(gt=0, description="a watch without a byte for this long is reconnected; bookmarks arrive each minute"),
     ] = 100
+    quiet_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="an API server that has sent nothing for this long gets a small request each second, by which one "
+            "that hangs is found; 0: never",
+        ),
+    ] = 2
     absent_poll_interval_s: Annotated[
         float, Meta(gt=0, description="interval of lists of a resource that is not installed")
     ] = 30

@@ -8,22 +8,20 @@ from services.gateway.kube_api.api_errors import ApiError
 from services.gateway.kube_api.client import KubeApi
 from services.gateway.watch.unread_resources import ANSWER_S, CLUSTER_IDENTITY, Outages
 
-QUIET_S = 2.0
-"""A server that sent anything within this time is not asked."""
 INTERVAL_S = 1.0
 
 
-async def probe(api: KubeApi, outages: Outages) -> None:
-    """Sends a small request whenever the API server has been quiet, until cancelled; one without an answer is an outage
-    until the server sends something.
+async def probe(api: KubeApi, outages: Outages, quiet_s: float) -> None:
+    """Sends a small request whenever the API server has sent nothing for `quiet_s`, until cancelled; one without an answer
+    is an outage until the server sends something.
     """
     while True:
         await asyncio.sleep(INTERVAL_S)
-        reason = await _reason(api) if api.silent_s >= QUIET_S else ""
+        reason = await _reason(api, quiet_s) if api.silent_s >= quiet_s else ""
         outages.failing(CLUSTER_IDENTITY, reason)
 
 
-async def _reason(api: KubeApi) -> str:
+async def _reason(api: KubeApi, quiet_s: float) -> str:
     """Returns why the API server sends no answer; empty for any answer, an error too."""
     try:
         async with asyncio.timeout(ANSWER_S):
@@ -34,4 +32,4 @@ async def _reason(api: KubeApi) -> str:
         reason = str(error)
     else:
         return ""
-    return reason if api.silent_s >= QUIET_S else ""
+    return reason if api.silent_s >= quiet_s else ""

@@ -197,11 +197,10 @@ async def test_an_api_server_that_hangs_is_noticed_while_its_watches_stay_open(
 ) -> None:
     """For 16 s top, get and why named nothing: the gateway had no request to send."""
     monkeypatch.setattr(api_server_probe, "INTERVAL_S", 0.02)
-    monkeypatch.setattr(api_server_probe, "QUIET_S", 0.1)
     monkeypatch.setattr(api_server_probe, "ANSWER_S", 0.3)
     outages = Outages(time.monotonic)
     async with KubeApi(str(kubeconfig)) as api:
-        probing = asyncio.create_task(api_server_probe.probe(api, outages))
+        probing = asyncio.create_task(api_server_probe.probe(api, outages, 0.1))
         await until(lambda: proxy.count("GET", "/api/v1/namespaces?") > 1)
         assert not outages.current()
         refused = proxy.fail("GET", "", status=403, times=-1)
