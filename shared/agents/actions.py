@@ -3,7 +3,7 @@
 Ingest appends them to `nodes-*`.
 """
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, get_args
 
 import msgspec
 from msgspec import Meta
@@ -126,7 +126,7 @@ class HooksReported(Action, frozen=True, tag="hooksReported"):
     containers: Annotated[tuple[ContainerHooks, ...], Meta(min_length=1, max_length=MAX_CONTAINERS)]
 
 
-SIGNAL_NAMES = (
+SignalName = Literal[
     "cpi",
     "cpuPressure",
     "schedulingLatency",
@@ -137,7 +137,8 @@ SIGNAL_NAMES = (
     "diskLatency",
     "retransmits",
     "drops",
-)
+]
+SIGNAL_NAMES: tuple[str, ...] = get_args(SignalName)
 """Signals of a slowed pod."""
 MAX_SUSPECTS = 5
 """Suspects in one action at most."""
@@ -151,18 +152,7 @@ class SignalDeviation(msgspec.Struct, frozen=True):
         value: mean of the samples above the limit. baseline: the usual value.
     """
 
-    signal: Literal[
-        "cpi",
-        "cpuPressure",
-        "schedulingLatency",
-        "memoryPressure",
-        "refaults",
-        "directReclaim",
-        "ioPressure",
-        "diskLatency",
-        "retransmits",
-        "drops",
-    ]
+    signal: SignalName
     value: Measure
     baseline: Measure
     limit: Measure
@@ -178,7 +168,7 @@ class SuspectedNeighbour(msgspec.Struct, frozen=True):
 
     pod_uid: Uid
     correlation_percent: Annotated[int, Meta(ge=1, le=100)]
-    signal: Name
+    signal: SignalName
     activity: Literal["cpu", "memory", "io", "network"]
     value: Measure
 
