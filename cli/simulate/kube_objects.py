@@ -65,7 +65,7 @@ def read_nodes(path: Path) -> list[Node]:
     found = list(_objects(path))
     nodes = [_converted(path, plain, Node) for plain in found if plain["kind"] == "Node"]
     if not nodes:
-        raise BadObjects(f"{path} has no Node, but {_kinds(found)}; --nodes is the file of the nodes")
+        raise BadObjects(f"{path} {_instead_of('Node', found)}; --nodes is the file of the nodes")
     return nodes
 
 
@@ -87,7 +87,7 @@ def read_pods(path: Path, nodes: Sequence[Node]) -> list[Pod]:
     plain_pods = [pod for plain in found if plain["kind"] in workloads.KINDS for pod in _pods_of(path, plain, names)]
     if not plain_pods and len(others) == len(found):
         raise BadObjects(
-            f"{path} has no pod, but {_kinds(found)}; --pods is the file of {', '.join(workloads.KINDS)} objects"
+            f"{path} {_instead_of('pod', found)}; --pods is the file of {', '.join(workloads.KINDS)} objects"
         )
     if others:
         click.echo(f"{path}: passed over: {_kinds(others)}", err=True)
@@ -224,7 +224,12 @@ def _text(amount: Any) -> Any:
 
 def _kinds(plains: Sequence[dict[str, Any]]) -> str:
     counted = Counter(plain["kind"] for plain in plains)
-    return ", ".join(f"{number} {kind}" for kind, number in counted.items()) or "nothing"
+    return ", ".join(f"{number} {kind}" for kind, number in counted.items())
+
+
+def _instead_of(kind: str, found: Sequence[dict[str, Any]]) -> str:
+    """Returns what a file has in which a kind is missing."""
+    return f"has no {kind}, but {_kinds(found)}" if found else f"is empty: it has no {kind}"
 
 
 def _name(plain: dict[str, Any]) -> str:

@@ -72,7 +72,7 @@ def test_objects_that_are_no_pods_are_named(tmp_path: Path) -> None:
     [
         (NODES, NODES, "pods.yaml has no pod, but 2 Node; --pods is the file of Pod, Deployment"),
         ([workload("Deployment")], NODES, "nodes.yaml has no Node, but 1 Deployment; --nodes is the file of the nodes"),
-        (NODES, [], "pods.yaml has no pod, but nothing"),
+        (NODES, [], "pods.yaml is empty: it has no pod; --pods is the file of"),
         (
             NODES,
             [workload("Deployment", replicas="many")],
