@@ -14,10 +14,19 @@ from cli.dev.kube_client import ApiRefused
 from cli.dev.local_control_plane import Cluster
 from cli.supervisor.supervisor import Unit
 from shared.agents import actions, receipt, subjects
-from shared.agents.actions import ActionReport, EvictionRequested
+from shared.agents.actions import (
+    ActionReport,
+    AnyAction,
+    EvictionRequested,
+    Interfered,
+    InterferenceEnded,
+    SignalDeviation,
+    SuspectedNeighbour,
+)
 from shared.agents.receipt import Receipt
 from shared.agents.report import PodSum, encode
 from shared.bus import Bus
+from shared.domain.interference import INTERFERED
 from tests.cluster.fixtures import MakeNodes
 from tests.support.ingest_process import CORE, report
 from tests.support.kube_system import System, running
@@ -54,10 +63,10 @@ async def system(kube_cluster: Cluster, kube_nodes: MakeNodes, tmp_path: Path) -
         yield on
 
 
-async def created(cluster: Cluster, namespace: str) -> dict[str, Any]:
+async def created(cluster: Cluster, namespace: str, name: str = "batch", qos: str = "BE") -> dict[str, Any]:
     """Creates a pod on the node."""
-    labels = {"koordinator.sh/qosClass": "BE"}
-    body = written_pod("batch", labels=labels, nodeName=NODE, terminationGracePeriodSeconds=0)
+    labels = {"koordinator.sh/qosClass": qos}
+    body = written_pod(name, labels=labels, nodeName=NODE, terminationGracePeriodSeconds=0)
     made: dict[str, Any] = await asyncio.to_thread(
         cluster.api.call, "POST", f"/api/v1/namespaces/{namespace}/pods", body
     )
@@ -162,3 +171,41 @@ async def test_an_eviction_that_an_agent_requests_is_carried_out_on_its_own_node
     rows = [row async for row in system.log.rows(context="nodes-0")]
     kinds = [row.type.split(".")[2] for row in rows if row.type != "koord.log.WriterStarted.v1"]
     assert kinds == ["AgentEvictionRequested", "EvictionRequested"]
+
+
+@pytest.mark.soak
+async def test_a_suspect_gets_a_migration_job_and_the_node_a_label_for_as_long_as_a_pod_is_slowed_down(
+    system: System, kube_cluster: Cluster, namespace: str
+) -> None:
+    web = (await created(kube_cluster, namespace, "web", "LS"))["metadata"]["uid"]
+    batch = (await created(kube_cluster, namespace))["metadata"]["uid"]
+    numbers = iter(range(1, 1_000))
+    deviation = SignalDeviation("schedulingLatency", 8000.0, 500.0, 1000.0)
+    suspect = SuspectedNeighbour(batch, 97, "schedulingLatency", "cpu", 1900.0)
+    jobs = "/apis/scheduling.koordinator.sh/v1alpha1/podmigrationjobs"
+
+    async def get(path: str) -> dict[str, Any]:
+        found: dict[str, Any] = await asyncio.to_thread(kube_cluster.api.call, "GET", path)
+        return found
+
+    async def label() -> str:
+        return str((await get(f"/api/v1/nodes/{NODE}"))["metadata"]["labels"].get(INTERFERED, ""))
+
+    async with agent(system) as node:
+
+        async def report_action(action: AnyAction) -> None:
+            data = actions.encode(ActionReport(NODE, "b", next(numbers), report(NODE).at_ns, action))
+            assert (await node.append_event(subjects.ACTION, data)).accepted
+
+        async def job() -> dict[str, Any] | None:  # until ingest has folded the pods
+            await report_action(Interfered(web, report(NODE).at_ns, (deviation,), (suspect,), "migrate"))
+            return next(iter((await get(jobs))["items"]), None)
+
+        made = await until(job, "a PodMigrationJob")
+        assert made["metadata"]["name"] == f"interference-{batch}"
+        assert made["spec"]["podRef"] == {"namespace": namespace, "name": "batch", "uid": batch}
+        await asyncio.to_thread(kube_cluster.api.call, "DELETE", f"{jobs}/interference-{batch}")
+        await report_action(Interfered(web, report(NODE).at_ns, (deviation,), (suspect,), "hint"))
+        await until(label, "the label", holds=lambda found: found == "true")
+        await report_action(InterferenceEnded(web, "recovered"))
+        await until(label, "no label", holds=lambda found: found == "")
