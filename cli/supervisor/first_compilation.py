@@ -8,7 +8,7 @@ import services
 
 PACKAGE = Path(next(iter(services.__path__)))
 
-NOTE = "scheduler: the first start after an installation compiles its passes, which takes some 20 s or more"
+NOTE = "scheduler: the first start of an installation compiles its passes: some 20 s, and minutes where others work"
 
 
 def is_due(env: Mapping[str, str], package: Path = PACKAGE) -> bool:

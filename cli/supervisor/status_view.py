@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 COLUMNS = ("service", "state", "lag", "events/s", "events", "restarts", "why")
 SHORT = 60
 """Characters of the reason of an end that are shown of a service that responds again; its log has the whole."""
+COMPILES = "it compiles its passes, once in each installation: a minute or more"
 _STYLES = {
     "leading": "green",
     "waiting-for-lock": "cyan",
@@ -45,9 +46,11 @@ def cells(unit: Unit, now_s: float = 0.0) -> tuple[str, ...]:
 
 
 def _silence(unit: Unit) -> str:
-    """Returns that a process runs and does not respond, and what to do; empty where it does, or ended."""
-    if unit.silent_s is None or unit.process.pid is None or unit.stopped:
+    """Returns that a process runs and does not respond, and why or what to do; empty where it does, or ended."""
+    if unit.process.pid is None or unit.stopped:
         return ""
+    if unit.silent_s is None:
+        return COMPILES if unit.compiles else ""
     pid = unit.process.pid
     return f"process {pid} does not respond since {_clock(unit.silent_s)}; `kill -9 {pid}`: it is started again"
 

@@ -18,6 +18,7 @@ import cli
 from cli.processes.child_process import Process
 from cli.processes.free_ports import free_port
 from cli.processes.log_rotation import MAX_BYTES, rotate
+from cli.supervisor import first_compilation
 from cli.supervisor.endpoints import Endpoints
 from cli.supervisor.exit_reason import why_it_ended
 from cli.supervisor.login_environment import variables
@@ -29,6 +30,10 @@ from shared.runtime.task_cancellation import cancel_and_wait
 POLL_INTERVAL_S = 0.5
 START_S = 60.0
 """Seconds after which a process that has not responded yet counts as one that hangs."""
+COMPILES_S = 600.0
+"""The same of a first start that compiles, which takes minutes on a machine that is busy."""
+SILENT_S = 3.0
+"""Seconds without a response after which a process that has responded counts as silent."""
 _TAIL_BYTES = 65_536
 STABLE_S = 300.0
 """Time after which the reason of a service's last end is not shown any more, once the service responds."""
@@ -66,6 +71,7 @@ class Unit:
         silent_s: since when it runs and does not respond, although it did or should; None while it responds.
         status: its newest status; None while it does not respond.
         answered: this process has responded at least once.
+        compiles: it compiles before it responds, as it does once in each installation.
         stopped: its end was requested.
     """
 
@@ -79,8 +85,10 @@ class Unit:
         self.silent_s: float | None = None
         self.status: Status | None = None
         self.answered = False
+        self.compiles = False
         self.stopped = False
         self._polled: tuple[int | None, float] = (None, 0.0)
+        self._missed_s: float | None = None
 
     def polled(self, pid: int, status: Status | None, now_s: float) -> None:
         """Takes the answer of a process to the newest request of its status; None for no answer.
@@ -90,14 +98,16 @@ class Unit:
             now_s: seconds since the epoch.
         """
         if self._polled[0] != pid:
-            self._polled = (pid, now_s)
-        self.status, self.answered = status, self.answered or status is not None
+            self._polled, self._missed_s = (pid, now_s), None
         requested_s = self._polled[1]
         if status is not None:
-            self.silent_s = None
+            self.status, self.answered, self.compiles = status, True, False
+            self.silent_s = self._missed_s = None
         elif self.answered:
-            self.silent_s = self.silent_s or now_s
-        elif now_s - requested_s > START_S:
+            self._missed_s = self._missed_s or now_s
+            if now_s - self._missed_s >= SILENT_S:
+                self.status, self.silent_s = None, self._missed_s
+        elif now_s - requested_s > (COMPILES_S if self.compiles else START_S):
             self.silent_s = requested_s
 
     @property
@@ -110,6 +120,11 @@ class Unit:
         if self.status:
             return self.status.state
         return "silent" if self.answered else "starting"
+
+
+def _start(unit: Unit) -> None:
+    unit.compiles = unit.spec.service == "scheduler" and first_compilation.is_due(os.environ)
+    unit.process.start()
 
 
 class Supervisor:
@@ -162,7 +177,7 @@ class Supervisor:
     async def start(self) -> None:
         """Starts all services at once; they are not ready when this returns."""
         for unit in self.units.values():
-            unit.process.start()
+            _start(unit)
         self._keepers = [asyncio.create_task(self._keep(unit)) for unit in self.units.values()]
         self._pollers = [asyncio.create_task(self._poll())]
 
@@ -246,12 +261,12 @@ class Supervisor:
             await unit.process.ended()
             lived_s = time.monotonic() - started
             unit.status, unit.answered = None, False
-            unit.ended_s, unit.silent_s = time.time(), None
+            unit.ended_s, unit.silent_s, unit.compiles = time.time(), None, False
             unit.why = why_it_ended(unit.process.exit_code, _written_since(unit.process.log, wrote))
             self._changed.set()
             delay_s = next_delay(delay_s, lived_s)
             await asyncio.sleep(delay_s)
-            unit.process.start()
+            _start(unit)
             unit.restarts += 1
             self._changed.set()
 

@@ -125,6 +125,41 @@ def test_a_process_that_hangs_is_named_with_how_to_end_it(tmp_path: Path, capsys
     assert "does not respond" not in cells(unit)[-1]
 
 
+def test_a_first_start_that_compiles_is_no_process_that_hangs(tmp_path: Path) -> None:
+    unit = unit_of(tmp_path)
+    unit.process.start()
+    try:
+        pid = unit.process.pid
+        assert pid is not None
+        unit.compiles = True
+        for now_s in (1_800_000_000.0, 1_800_000_300.0):
+            unit.polled(pid, None, now_s)
+            assert cells(unit)[1] == "starting"
+            assert cells(unit)[-1] == "it compiles its passes, once in each installation: a minute or more"
+        unit.polled(pid, None, 1_800_000_601.0)
+        assert cells(unit)[-1].startswith(f"process {pid} does not respond since 08:00:00Z; `kill -9 {pid}`")
+    finally:
+        unit.process.kill()
+
+
+def test_a_process_that_misses_one_request_is_not_silent(tmp_path: Path) -> None:
+    unit = unit_of(tmp_path)
+    unit.process.start()
+    try:
+        pid = unit.process.pid
+        assert pid is not None
+        unit.polled(pid, Status("scheduler", "leading", 1, 0, 0.0, 0, {}, bus=True), 1_800_000_000.0)
+        for now_s in (1_800_000_001.0, 1_800_000_003.0):
+            unit.polled(pid, None, now_s)
+            assert cells(unit)[1] == "leading"
+        unit.polled(pid, None, 1_800_000_004.0)
+        assert (cells(unit)[1], unit.silent_s) == ("silent", 1_800_000_001.0)
+        unit.polled(pid, Status("scheduler", "leading", 1, 0, 0.0, 0, {}, bus=True), 1_800_000_005.0)
+        assert (cells(unit)[1], unit.silent_s) == ("leading", None)
+    finally:
+        unit.process.kill()
+
+
 def test_a_process_that_hangs_while_it_starts_is_named_too(tmp_path: Path) -> None:
     unit = unit_of(tmp_path)
     unit.process.start()
