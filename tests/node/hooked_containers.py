@@ -65,17 +65,21 @@ async def without_nri(there: Site) -> AsyncIterator[None]:
         there.system.supervisor.kill("node-agent")
 
 
-async def kill_at_intervals(there: Site, interval_s: float) -> None:
-    """Kills the agent each so many seconds, until cancelled; the supervisor starts it again.
+async def kill_agent(there: Site) -> None:
+    """Kills the agent, and waits until the one that the supervisor starts measures pods.
 
-    On a busy machine a start takes longer than that: the next kill is so many seconds after the agent measures pods,
-    since one that is never up repairs nothing.
+    On a busy machine a start takes longer than the pause between two kills, and an agent that is never up does nothing.
     """
+    before = _starts(there)
+    there.system.supervisor.kill("node-agent")
+    await until(lambda: _starts(there) > before, "start of the agent")
+
+
+async def kill_at_intervals(there: Site, interval_s: float) -> None:
+    """Kills the agent so many seconds after each of its starts, until cancelled."""
     while True:
         await asyncio.sleep(interval_s)
-        before = _starts(there)
-        there.system.supervisor.kill("node-agent")
-        await until(lambda: _starts(there) > before, "start of the agent")  # noqa: B023  called within the turn
+        await kill_agent(there)
 
 
 async def records_of(there: Site, starts: Collection[Start], states: Collection[str]) -> dict[str, dict[str, Any]]:

@@ -14,6 +14,7 @@ from cli.dev.local_control_plane import Cluster
 from cli.dev.node.kubelet_node import RealNode
 from tests.cluster.fixtures import require_programs
 from tests.node.first_values import body
+from tests.node.hooked_containers import kill_agent
 from tests.node.koordstream_on_node import Site, site
 from tests.node.latency_experiment import COLOCATED
 from tests.node.real_node import K8S, NODE, require_node
@@ -66,7 +67,7 @@ async def kill_agent_and_proxy(there: Site) -> None:
     assert proxy is not None
     while True:
         await asyncio.sleep(KILL_INTERVAL_S)
-        there.system.supervisor.kill("node-agent")
+        await kill_agent(there)
         await asyncio.sleep(KILL_INTERVAL_S)
         proxy.kill()
         await asyncio.to_thread(proxy.start)
