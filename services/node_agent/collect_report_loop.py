@@ -13,6 +13,7 @@ from services.node_agent.collectors.usage_collector import Collector
 from services.node_agent.collectors.usage_sample_types import MICRO, SECOND_NS, Usage, UsageSnapshot
 from services.node_agent.prediction.predict_server import PredictServer
 from services.node_agent.prometheus import koordlet_series
+from services.node_agent.prometheus.durations import Histogram
 from services.node_agent.qos_manager.qos_manager import EnforcementStatus, QosManager
 from services.node_agent.report_builder import NO_FORECASTS, ReportBuilder, Sender
 from services.node_agent.settings import AgentSettings
@@ -44,6 +45,7 @@ class Figures(NamedTuple):
         slo: (epoch, seq) of the NodeSLO in force.
         enforcement: counts of the QoS manager; None for an agent that only reports.
         gauges: all other measurements.
+        histograms: durations.
     """
 
     node: str
@@ -63,6 +65,7 @@ class Figures(NamedTuple):
     slo_refused: int
     enforcement: EnforcementStatus | None = None
     gauges: tuple[Gauge, ...] = ()
+    histograms: tuple[Histogram, ...] = ()
 
 
 class Agent:
@@ -151,6 +154,7 @@ class Agent:
             slo=slo.position if slo else None,
             slo_refused=self.slo_informer.refused,
             enforcement=self.qos_manager.enforcement if self.qos_manager is not None else None,
+            histograms=tuple(self.qos_manager.histograms()) if self.qos_manager is not None else (),
             gauges=(
                 *self._gauges(),
                 *(self.qos_manager.gauges() if self.qos_manager is not None else ()),

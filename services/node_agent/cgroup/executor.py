@@ -5,6 +5,7 @@ Source: spec/node-agent.md 2.4 and 2.5.
 
 import logging
 import os
+import time
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from pathlib import Path
@@ -14,6 +15,7 @@ from services.node_agent.cgroup import cgroup_knobs
 from services.node_agent.cgroup.cgroup_knobs import KNOBS, Kind, Knob, Support
 from services.node_agent.cgroup.cpu_conversions import MOST_SHARES, UNLIMITED, OutOfRange, shares_of_weight, weight
 from services.node_agent.cgroup.original_values import OriginalValues
+from services.node_agent.prometheus.durations import Durations
 from shared.domain.cpu_set import BadCpuList, cpu_list, parse_cpus
 
 log = logging.getLogger(__name__)
@@ -52,6 +54,10 @@ class WriteResult(Enum):
     """The value is invalid, or the kernel rejected it."""
 
 
+_TIMED = {WriteResult.WRITTEN: "success", WriteResult.REFUSED: "failed"}
+"""Results whose durations count -> koordlet's name of the status."""
+
+
 class CgroupTree(NamedTuple):
     """The mounted hierarchies.
 
@@ -83,6 +89,7 @@ class Executor:
         written: files written since the start.
         refused: writes that the kernel rejected.
         on_write: called with path and value of each file that was written.
+        durations: of writes and of attempts that the kernel rejected, by knob.
     """
 
     def __init__(self, tree: CgroupTree, clock_ns: Callable[[], int], original_values: OriginalValues) -> None:
@@ -90,6 +97,7 @@ class Executor:
         self.written = 0
         self.refused = 0
         self.on_write: Callable[[str, str], None] = lambda _file, _value: None
+        self.durations = Durations("koordlet_resource_update_duration_milliseconds", ("type", "status"))
         self._clock_ns = clock_ns
         self._original_values = original_values
         self._cache: dict[tuple[str, str], tuple[str, int]] = {}
@@ -209,6 +217,13 @@ class Executor:
         return cached is None or cached[0] != value or self._clock_ns() - cached[1] > FORCE_AFTER_S * 1e9
 
     def _write(self, desired: CgroupValue) -> WriteResult:
+        began_ns = time.perf_counter_ns()
+        done = self._write_where_it_differs(desired)
+        if done in _TIMED:
+            self.durations.observe((time.perf_counter_ns() - began_ns) / 1e6, desired.knob, _TIMED[done])
+        return done
+
+    def _write_where_it_differs(self, desired: CgroupValue) -> WriteResult:
         knob, folder, value = KNOBS[desired.knob], desired.folder, desired.value
         if not self.supports(knob.name, folder):
             if knob.v2 is Support.TARGET and self.tree.version == 2 and not self._folder_exists(knob, folder):

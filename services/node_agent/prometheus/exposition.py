@@ -8,11 +8,13 @@ Source: spec/node-agent.md 7.5.
 from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from services.node_agent.collect_report_loop import Figures
 from services.node_agent.collectors.interference_gauges import Gauge
+from services.node_agent.prometheus.durations import BUCKETS_MS, Histogram
 
 MICRO = 1_000_000
 
@@ -26,6 +28,7 @@ TEXTS = {
     "koord_node_agent_hook_repairs": "Containers that ran without the values of their hooks when the agent connected",
     "koord_node_agent_container_hooks": "Containers by whether they started with their hooks, since the agent's start",
     "koord_node_agent_longest_hook_repair_seconds": "Longest time for which a container ran before it was repaired",
+    "koordlet_resource_update_duration_milliseconds": "Time that writing a cgroup file took",
     "koordlet_pod_psi": "Percent of the last 10, 60 or 300 seconds in which a pod waited",
     "koordlet_container_psi": "Percent of the last 10, 60 or 300 seconds in which a container waited",
     "koordlet_container_cpi": "Cycles and instructions of a container over ten seconds",
@@ -68,6 +71,17 @@ def _families(node: str, gauges: Iterable[Gauge]) -> Iterable[Metric]:
         if family is None:
             family = families[name] = GaugeMetricFamily(name, TEXTS[name], labels=["node", *labels])
         family.add_metric([node, *labels.values()], value)
+    return families.values()
+
+
+def _histograms(found: Iterable[Histogram]) -> Iterable[Metric]:
+    families: dict[str, HistogramMetricFamily] = {}
+    for name, labels, counts, sum_ms in found:
+        family = families.get(name)
+        if family is None:
+            family = families[name] = HistogramMetricFamily(name, TEXTS[name], labels=list(labels))
+        bounds = (*(floatToGoString(bound) for bound in BUCKETS_MS), "+Inf")
+        family.add_metric(list(labels.values()), list(zip(bounds, counts, strict=True)), sum_ms)
     return families.values()
 
 
@@ -130,6 +144,7 @@ class AgentMetrics(Collector):
                 gauge.add_metric([now.node], value)
                 yield gauge
         yield from _families(now.node, now.gauges)
+        yield from _histograms(now.histograms)
         for name, text, value in counters:
             counter = CounterMetricFamily(name, text, labels=["node"])
             counter.add_metric([now.node], value)

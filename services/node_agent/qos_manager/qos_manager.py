@@ -19,6 +19,7 @@ from services.node_agent.collectors.usage_sample_types import UsageSnapshot
 from services.node_agent.kernel.cgroup_processes import Processes
 from services.node_agent.kernel.non_cgroup_reconciler import NonCgroupReconciler
 from services.node_agent.prometheus import koordlet_series
+from services.node_agent.prometheus.durations import Histogram
 from services.node_agent.qos_manager.enforcers.block_io import BlockIoEnforcer
 from services.node_agent.qos_manager.enforcers.cpu_burst import CpuBurstEnforcer
 from services.node_agent.qos_manager.enforcers.cpu_suppress import BestEffortCgroups, CpuSuppressEnforcer
@@ -237,6 +238,11 @@ class QosManager:
         if self.executor is None:
             return EnforcementStatus(0, 0, pods)
         return EnforcementStatus(self.executor.written, self.executor.refused, pods)
+
+    def histograms(self) -> Iterator[Histogram]:
+        """Yields durations of cgroup writes."""
+        if self.executor is not None:
+            yield from self.executor.durations.histograms()
 
     def gauges(self) -> Iterator[Gauge]:
         """Yields gauges of node objects, cgroups and interference."""

@@ -11,6 +11,7 @@ from services.node_agent.collect_report_loop import Agent
 from services.node_agent.collectors.interference_gauges import Gauge
 from services.node_agent.collectors.usage_collector import Collector
 from services.node_agent.collectors.usage_sample_types import SECOND_NS
+from services.node_agent.prometheus.durations import Durations
 from services.node_agent.prometheus.exposition import AgentMetrics
 from services.node_agent.settings import AgentSettings
 from services.node_agent.states_informer.node_slo import NodeSloInformer
@@ -99,3 +100,15 @@ def test_its_page_shows_what_was_measured_besides_usage_with_its_labels(made: Ma
     assert 'koord_node_agent_pod_throttled{node="worker-1",pod_name="p",pod_namespace="d",pod_uid="y"} 0.5' in page
     assert 'koordlet_host_application_resource_usage{host_application_name="nginx",node="worker-1"' in page
     assert page.count("# TYPE koord_node_agent_pod_throttled") == 1
+
+
+def test_its_page_has_buckets_and_sum_of_durations(made: Made) -> None:
+    name = "koordlet_resource_update_duration_milliseconds"
+    durations = Durations(name, ("type", "status"))
+    durations.observe(0.03, "cpu.shares", "success")
+    figures = made.agent.figures()._replace(histograms=tuple(durations.histograms()))
+    page = AgentMetrics(lambda: figures, lambda: True).text().decode()
+    assert f'{name}_bucket{{le="0.01",status="success",type="cpu.shares"}} 0.0' in page
+    assert f'{name}_bucket{{le="0.04",status="success",type="cpu.shares"}} 1.0' in page
+    assert f'{name}_bucket{{le="+Inf",status="success",type="cpu.shares"}} 1.0' in page
+    assert f'{name}_sum{{status="success",type="cpu.shares"}} 0.03' in page
