@@ -17,7 +17,7 @@ CONFIG_MAP_VERSION = "v1"
 NAMESPACE = "koordinator-system"
 SCHEDULER, DESCHEDULER, SLO = "koord-scheduler-config", "koord-descheduler-config", "slo-controller-config"
 KOORDLET = "koordlet-config"
-"""A ConfigMap that koordlet's flags name; its one key, `qos-plugin-extra-configs`, is declared and read by nothing.
+"""The ConfigMap of agents' QoS plugins: a JSON object by plugin under the key `qos-plugin-extra-configs`.
 Source: spec/api.md 4.2."""
 KINDS = {"KubeSchedulerConfiguration": SCHEDULER, "DeschedulerConfiguration": DESCHEDULER}
 """Kind of a document -> the ConfigMap that holds it in a cluster."""
@@ -92,7 +92,8 @@ def _config_map(node: Any, document: Mapping[str, Any]) -> list[CheckedLine] | N
     texts = {str(key): str(value) for key, value in data.items()}
     if name == KOORDLET:
         reason = (
-            "nothing reads it, neither here nor in Koordinator's koordlet: what agents do is in slo-controller-config"
+            "only QoS plugins of other distributions read it (key qos-plugin-extra-configs): what agents do is in "
+            "slo-controller-config"
         )
         return [CheckedLine(NOTE, what, 0, "", reason)]
     config = _config_in(name, texts)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
 
 from services.node_agent.collect_report_loop import Figures
 from services.node_agent.collectors.interference_gauges import Gauge
@@ -80,7 +79,7 @@ def _histograms(found: Iterable[Histogram]) -> Iterable[Metric]:
         family = families.get(name)
         if family is None:
             family = families[name] = HistogramMetricFamily(name, TEXTS[name], labels=list(labels))
-        bounds = (*(floatToGoString(bound) for bound in BUCKETS_MS), "+Inf")
+        bounds = (*(f"{bound:g}" for bound in BUCKETS_MS), "+Inf")
         family.add_metric(list(labels.values()), list(zip(bounds, counts, strict=True)), sum_ms)
     return families.values()
 

@@ -52,7 +52,7 @@ def checked(path: Path, text: str) -> tuple[int, str]:
         (
             config_map("v1", "koordlet-config", "qos: {}"),
             0,
-            "FILE: note: ConfigMap koordlet-config: nothing reads it, neither here nor in Koordinator's koordlet: what agents do is in slo-controller-config\nFILE: accepted\n",
+            "FILE: note: ConfigMap koordlet-config: only QoS plugins of other distributions read it (key qos-plugin-extra-configs): what agents do is in slo-controller-config\nFILE: accepted\n",
         ),
     ],
 )
