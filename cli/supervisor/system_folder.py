@@ -89,8 +89,8 @@ class FolderTaken(KoordError):
             text = f"{folder}: its system starts or stops{by}; try again in some seconds"
         else:
             text = (
-                f"a system runs in {folder} already{by}; end it first: two systems of one cluster would write against "
-                "each other"
+                f"a system runs in {folder} already{by}; end it first. One in shadow mode runs beside it: `koord up "
+                "--shadow` with a --dir of its own"
             )
         super().__init__(text)
 
