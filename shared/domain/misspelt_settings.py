@@ -62,6 +62,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "originExtendedAllocatable",
         "pod-cpu-allocs",
         "raw-allocatable",
+        "interfered",
         "reports-missing",
         "resctrl",
         "reservation",
