@@ -1,5 +1,5 @@
 """Lines beside an answer from the log while the gateway does not read the cluster, or starts no effects, and while no
-scheduler responds: what the log has is then older than it seems, or goes no further.
+scheduler responds, or it reaches no NATS: what the log has is then older than it seems, or goes no further.
 
 From the services' own status, where its address is known: of a system that `koord up` runs here, and in KOORD_STATUSZ.
 """
@@ -50,18 +50,24 @@ def trouble_lines(found: Iterable[PageStatus | None]) -> Iterator[str]:
                 yield f"the log is older than the cluster: the {one.service} {away}"
 
 
-def scheduler_lines(responds: Collection[bool]) -> Iterator[str]:
-    """Yields a line if no scheduler responds. A scheduler that hangs decides nothing, so what the log has about a waiting
-    pod may be out of date.
+def scheduler_lines(found: Collection[PageStatus | None]) -> Iterator[str]:
+    """Yields a line if no scheduler responds, or if it does not reach NATS. A scheduler that hangs decides nothing, so
+    what the log has about a waiting pod may be out of date.
 
     Args:
-        responds: of each scheduler whose address is known.
+        found: the status of each scheduler whose address is known; None of one that does not respond.
     """
-    if responds and not any(responds):
+    responding = [one for one in found if one is not None]
+    if found and not responding:
         yield (
             "the scheduler does not respond: no pod is placed until it does, whatever a pod waits for by the log; one that "
-            "starts responds within seconds, and for one that hangs `koord doctor` has the remedy"
+            "starts responds within seconds, or minutes where it compiles first, and for one that hangs `koord doctor` "
+            "has the remedy"
         )
+    for one in responding:
+        for away in one.unreachable:
+            if away.server.startswith("NATS"):
+                yield f"no pod of a quota is placed, since no charge can be requested: the {one.service} {away}"
 
 
 def warn_of_trouble(folder: Path) -> None:
@@ -74,7 +80,7 @@ def warn_of_trouble(folder: Path) -> None:
     with suppress(KoordError):
         services = find_endpoints(folder).services
         found = [_responding(url) for url in pages_of(GATEWAY, services)]
-        schedulers = [_responding(url) is not None for url in pages_of(SCHEDULER, services)]
+        schedulers = [_responding(url) for url in pages_of(SCHEDULER, services)]
         for line in (*trouble_lines(found), *scheduler_lines(schedulers)):
             show_text(f"koord: {line}", err=True)
 

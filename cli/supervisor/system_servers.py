@@ -92,6 +92,11 @@ class Servers:
         """Returns the process id of a Postgres of our own while it exists."""
         return self._postgres.pid if self._postgres else None
 
+    @property
+    def nats_pid(self) -> int | None:
+        """Returns the process id of a NATS of our own while it exists."""
+        return self._nats.process.pid if self._nats else None
+
     async def mend(self) -> list[str]:
         """Starts those of our own that have ended again, on their ports and with their data; returns their names.
 

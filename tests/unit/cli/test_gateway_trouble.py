@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from cli.processes.child_process import Process
-from cli.supervisor.gateway_trouble import PageStatus, trouble_lines
+from cli.supervisor.gateway_trouble import PageStatus, scheduler_lines, trouble_lines
+from cli.supervisor.server_notes import hang_of
 from cli.supervisor.status_view import cells
 from cli.supervisor.supervisor import Spec, Unit
 from cli.top import table
@@ -63,3 +64,28 @@ def test_an_answer_from_the_log_names_what_the_log_does_not_have() -> None:
     assert list(trouble_lines([PageStatus("gateway", "leading", (), (bus,))])) == []
     [silent] = trouble_lines([None])
     assert silent.startswith("the gateway does not respond")
+
+
+NO_BUS = Unreachable("NATS at nats://127.0.0.1:4222", AWAY.since_ns, "the connection was lost")
+
+
+def test_a_scheduler_without_nats_is_why_pods_of_a_quota_wait() -> None:
+    without = PageStatus("scheduler", "leading", (), (NO_BUS,))
+    (line,) = scheduler_lines([without])
+    assert line == (
+        "no pod of a quota is placed, since no charge can be requested: the scheduler cannot reach NATS at "
+        "nats://127.0.0.1:4222 since 2027-01-15T08:00:00Z: the connection was lost"
+    )
+    assert list(scheduler_lines([PageStatus("scheduler", "leading"), None])) == []
+    assert "minutes where it compiles first" in next(scheduler_lines([None]))
+
+
+def test_a_nats_that_hangs_is_named_with_its_process(tmp_path: Path) -> None:
+    unit = Unit(Spec("gateway", "gateway"), Process("gateway", ["true"], tmp_path / "log"), "127.0.0.1:1")
+    unit.status = status(unreachable=(NO_BUS,))
+    assert hang_of("NATS", [unit], 77, NO_BUS.since_ns + 5 * 10**9) == (
+        "NATS (process 77) does not respond since 2027-01-15T08:00:00Z, and 1 service waits for it: `kill -9 77`, and it "
+        "is started again"
+    )
+    assert hang_of("NATS", [unit], 77, NO_BUS.since_ns + 4 * 10**9) == "", "it may have been started again"
+    assert hang_of("Postgres", [unit], 77, NO_BUS.since_ns + 5 * 10**9) == ""
