@@ -96,7 +96,7 @@ def up(
         show_text(f"koord: {NODES} is of a new cluster; the one in {system} keeps its nodes", err=True)
     if kubeconfig and any(spec.service == "gateway" for spec in specs) and not (shadow or _has_log(system)):
         asyncio.run(refuse_managed_cluster(str(kubeconfig.absolute())))
-    with taken(system, patience_s=READERS_S):
+    with taken(system, patience_s=READERS_S, shadow=shadow):
         asyncio.run(_up(specs, system.absolute(), log_level))
 
 

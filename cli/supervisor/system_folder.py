@@ -73,13 +73,14 @@ class SeveralSystems(KoordError):
 class FolderTaken(KoordError):
     """Another process holds the folder."""
 
-    def __init__(self, folder: Path, holder: str, reader: str) -> None:
+    def __init__(self, folder: Path, holder: str, reader: str, *, shadow: bool = False) -> None:
         """Builds the message: which process uses the folder, and what to do.
 
         Args:
             holder: content of the folder's lock: the process id, and the command if that only reads the log; empty
                 just after the start of a process.
             reader: the command that was refused, if it only reads the log; empty for a system.
+            shadow: the refused system writes nothing, so that it may run beside the other.
         """
         process, _, other = holder.partition(" ")
         by = f" (process {process})" if process else ""
@@ -88,20 +89,23 @@ class FolderTaken(KoordError):
         elif reader:
             text = f"{folder}: its system starts or stops{by}; try again in some seconds"
         else:
-            text = (
-                f"a system runs in {folder} already{by}; end it first. One in shadow mode runs beside it: `koord up "
-                "--shadow` with a --dir of its own"
+            remedy = (
+                "one in shadow mode runs beside it with a --dir of its own"
+                if shadow
+                else "end it first: two systems of one cluster would write against each other"
             )
+            text = f"a system runs in {folder} already{by}; {remedy}"
         super().__init__(text)
 
 
 @contextmanager
-def taken(folder: Path, *, patience_s: float = 0.0, reader: str = "") -> Iterator[None]:
+def taken(folder: Path, *, patience_s: float = 0.0, reader: str = "", shadow: bool = False) -> Iterator[None]:
     """Holds the folder; a second system would ruin the first one's data.
 
     Args:
         patience_s: how long a command that reads the log of the stopped system is waited for.
         reader: the command that holds it where that only reads; empty for a system.
+        shadow: the system writes nothing to its cluster.
 
     Raises:
         FolderTaken: another process holds it.
@@ -121,7 +125,7 @@ def taken(folder: Path, *, patience_s: float = 0.0, reader: str = "") -> Iterato
                 time.sleep(_RETRY_S)
                 continue
             lock.seek(0)
-            raise FolderTaken(folder, lock.read().strip(), reader)
+            raise FolderTaken(folder, lock.read().strip(), reader, shadow=shadow)
         lock.truncate(0)
         lock.write(f"{os.getpid()} {reader}\n")
         lock.flush()

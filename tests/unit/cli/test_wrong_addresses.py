@@ -96,6 +96,8 @@ def test_a_second_system_of_a_folder_is_not_sent_to_another_one(tmp_path: Path) 
     with taken(tmp_path), pytest.raises(KoordError, match="end it first") as refused, taken(tmp_path):
         pass
     assert "--dir" not in str(refused.value)
+    with taken(tmp_path), pytest.raises(KoordError, match="with a --dir of its own"), taken(tmp_path, shadow=True):
+        pass
 
 
 UNPRIVILEGED = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
