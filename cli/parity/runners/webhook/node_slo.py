@@ -35,8 +35,9 @@ def agent_merge_node_slo(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _merged(spec: Any) -> dict[str, Any]:
-    received = msgspec.convert(spec or {}, NodeSloSpec)
-    return _recorded(json_value(in_force(received)))
+    merged = json_value(in_force(msgspec.convert(spec or {}, NodeSloSpec)))
+    del merged["extensions"]  # of this system alone
+    return _recorded(merged)
 
 
 def _recorded(spec: dict[str, Any]) -> dict[str, Any]:
