@@ -4,9 +4,8 @@ would notice it only at its next request.
 
 import asyncio
 
-from services.gateway.kube_api.api_errors import ApiError
 from services.gateway.kube_api.client import KubeApi
-from services.gateway.watch.unread_resources import ANSWER_S, CLUSTER_IDENTITY, Outages
+from services.gateway.watch.unread_resources import ANSWER_S, CLUSTER_IDENTITY, Outages, request_failure
 
 INTERVAL_S = 1.0
 
@@ -17,19 +16,6 @@ async def probe(api: KubeApi, outages: Outages, quiet_s: float) -> None:
     """
     while True:
         await asyncio.sleep(INTERVAL_S)
-        reason = await _reason(api, quiet_s) if api.silent_s >= quiet_s else ""
-        outages.failing(CLUSTER_IDENTITY, reason)
-
-
-async def _reason(api: KubeApi, quiet_s: float) -> str:
-    """Returns why the API server sends no answer; empty for any answer, an error too."""
-    try:
-        async with asyncio.timeout(ANSWER_S):
-            await api.cluster_uid()
-    except TimeoutError:
-        reason = f"no answer within {ANSWER_S:g} s"
-    except ApiError as error:
-        reason = str(error)
-    else:
-        return ""
-    return reason if api.silent_s >= quiet_s else ""
+        reason = await request_failure(api, ANSWER_S) if api.silent_s >= quiet_s else ""
+        # An error is an answer, too.
+        outages.failing(CLUSTER_IDENTITY, reason if api.silent_s >= quiet_s else "")

@@ -111,13 +111,28 @@ class Outages:
         ]
 
 
-async def find_unreachable(api: KubeApi, outages: Outages, now_ns: Callable[[], int]) -> tuple[Unreachable, ...]:
-    """Returns the outages, and the API server where it does not answer now: a watch notices that only after minutes."""
+async def request_failure(api: KubeApi, answer_s: float) -> str:
+    """Sends the API server one small request; returns why it is not answered, empty where it is.
+
+    Args:
+        answer_s: time for the answer.
+    """
     try:
-        async with asyncio.timeout(ANSWER_S):
+        async with asyncio.timeout(answer_s):
             await api.cluster_uid()
     except (ApiError, TimeoutError) as error:
-        reason = without_request(str(error)) or f"no answer within {ANSWER_S:g} s"
+        return str(error) or _late(answer_s)
+    return ""
+
+
+def _late(answer_s: float) -> str:
+    return f"no answer within {answer_s:g} s"
+
+
+async def find_unreachable(api: KubeApi, outages: Outages, now_ns: Callable[[], int]) -> tuple[Unreachable, ...]:
+    """Returns the outages, and the API server where it does not answer now: a watch notices that only after minutes."""
+    if failure := await request_failure(api, ANSWER_S):
+        reason = without_request(failure) or _late(ANSWER_S)
         longest_s = max([0.0, *(outage.lasts_s for outage in outages.current())])
         since_ns = now_ns() - round(max(api.silent_s, longest_s) * SECOND)
         return (Unreachable(f"the API server at {api.server}", since_ns, reason),)
