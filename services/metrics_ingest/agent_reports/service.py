@@ -60,7 +60,6 @@ class Ingest:
         self._settings: IngestSettings = runtime.settings
         self._windows: dict[str, NodeWindows] = {}
         self._silent: dict[str, None] = {}
-        self._history: dict[tuple[str, str], int] = {}
         self._began_ns = runtime.now_ns()
         self._inbox = AgentInbox(subjects.REPORT, environment.shard, environment.metrics_shards)
         self._mqtt = MqttSession.of_service(runtime, self._settings.client, self._inbox)
@@ -130,9 +129,9 @@ class Ingest:
         except BadReport as error:
             self._rejections.add(message, error, batch)
             return
+        name = f"{node} {kept.boot} {kept.seq}"
         # The State has what is committed; a repeat may come within the same slice.
-        recorded = max(self._history.get((node, kept.boot), 0), self._state.history.get(node, {}).get(kept.boot, 0))
-        if is_recorded({kept.boot: recorded}, kept):
+        if name in batch.drafts or is_recorded(self._state.history.get(node, {}), kept):
             batch.accept(message, "report", kept.boot, kept.seq)
             return
         reports, faulty = believed(packed, node, self._settings, batch.now_ns)
@@ -140,8 +139,7 @@ class Ingest:
             self._rejections.leave_out(message, each)
         batch.accept(message, "report", kept.boot, kept.seq)
         events = history(self._state, kept, reports, policy)
-        batch.drafts[f"{node} {kept.boot} {kept.seq}"] = [Draft(event) for event in events]
-        self._history[node, kept.boot] = kept.seq
+        batch.drafts[name] = [Draft(event) for event in events]
         windows = self._windows_of(node, batch.now_ns)
         for report in reports:
             if batch.now_ns - report.at_ns <= policy.longest_s * SECOND and not windows.contains(report):
