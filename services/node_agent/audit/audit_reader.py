@@ -1,4 +1,4 @@
-"""Pages of audit events, newest first: each reader goes on where its last page ended, whatever is written meanwhile.
+"""Pages of audit events, newest first. A reader continues at the end of its last page; new events do not move it.
 
 Source: spec/node-agent.md 7.4.
 """

@@ -102,7 +102,7 @@ class InterferenceCounters:
         """Returns pages that were read back after reclaim, and pages scanned by direct reclaim."""
         base = f"{self._root}/memory" if self._v1 else f"{self._root}"
         try:
-            fields = numbers(read_once(f"{base}/{folder}/memory.stat", CGROUP_BYTES))
+            fields = numbers(read_once(f"{base}/{folder}/memory.stat", CGROUP_BYTES).decode())
         except OSError:
             return None, None
         prefix = "total_" if self._v1 else ""
@@ -128,10 +128,10 @@ class InterferenceCounters:
         return tcp_segments(snmp) | sent_bytes(devices)
 
 
-def numbers(text: bytes) -> dict[str, int]:
+def numbers(text: str) -> dict[str, int]:
     """Returns the lines `name number` of a file; others are left out."""
     found = {}
-    for line in text.decode().splitlines():
+    for line in text.splitlines():
         name, _, value = line.partition(" ")
         if value.isdigit():
             found[name] = int(value)
@@ -140,8 +140,7 @@ def numbers(text: bytes) -> dict[str, int]:
 
 def blkio_bytes(text: str) -> tuple[int | None, None]:
     """Returns the line `Total` of blkio.throttle.io_service_bytes_recursive; there is no latency in it."""
-    total = numbers(text.encode()).get("Total")
-    return total, None
+    return numbers(text).get("Total"), None
 
 
 def io_stat(text: str) -> tuple[int, float | None]:

@@ -39,7 +39,8 @@ def cache_usage(resctrl: Path, groups: Iterable[str]) -> list[CacheUse]:
             parts = folder.name.split("_")
             if len(parts) != 3 or parts[:2] != ["mon", "L3"] or not parts[2].isdigit():
                 continue
-            for kind, file in (("llc", LLC), *zip(BANDWIDTH, BANDWIDTH, strict=True)):
+            for file in (LLC, *BANDWIDTH):
+                kind = "llc" if file == LLC else file
                 try:
                     found.append(CacheUse(group, int(parts[2]), kind, int((folder / file).read_text())))
                 except (OSError, ValueError):
