@@ -56,7 +56,7 @@ class Servers:
     def __init__(
         self, directory: Path, *, nodes: Sequence[str] = (), alone: bool = False, awaited: Awaited | None = None
     ) -> None:
-        """Prepares the servers; entering the context starts them.
+        """Prepares the servers; they start with the context.
 
         Args:
             nodes: nodes whose agents get a login.

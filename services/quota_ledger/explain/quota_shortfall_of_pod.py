@@ -24,7 +24,7 @@ class QuotaUsers(msgspec.Struct, frozen=True):
 
 
 class PodExplanation(msgspec.Struct, frozen=True):
-    """A pod in its quota: whether it fits, and what is short.
+    """Result of the comparison of a pod with its quota, with the resources that are short.
 
     Attributes:
         state: `used`, `fits`, `short`, or `rejected`: the pod waits because the quota that its label names is rejected.

@@ -61,7 +61,7 @@ class QuotaSnapshot(msgspec.Struct, frozen=True):
 
 
 class QuotaView(QuotaHeadroom):
-    """The quotas as the scheduler knows them: a fold of the events of `quota`, and of the ElasticQuotas in `cluster`.
+    """The scheduler's quotas: a fold of the events of `quota`, and of the ElasticQuotas in `cluster`.
 
     Attributes:
         pods: uid -> its entry in the ledger; pods_of: quota -> uids of its pods.

@@ -1,4 +1,4 @@
-"""Addresses and folders that cannot be meant: one line that says what to give."""
+"""Wrong addresses and folders: the error is one line with the remedy."""
 
 import json
 import os

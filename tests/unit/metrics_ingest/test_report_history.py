@@ -1,4 +1,4 @@
-"""Reports that an agent kept while it had no connection: usage by interval, once, whatever comes with them."""
+"""Reports from the time in which an agent had no connection: usage by interval, each recorded once."""
 
 import zlib
 

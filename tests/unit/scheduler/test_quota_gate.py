@@ -19,7 +19,7 @@ from services.scheduler.state.quota_reason_codes import EXCEEDED, PLUGIN, UNREAC
 from services.scheduler.state.quota_view import QuotaView
 from shared.domain.quota_charge import QuotaShort
 from shared.events import Event, RecordedEvent
-from shared.events.log import ConfigApplied, WriterStarted
+from shared.events.log import ConfigApplied
 from shared.events.quota import (
     PodAttached,
     PodCharged,
@@ -38,7 +38,7 @@ LABELED = {QUOTA_NAME: "a"}
 
 def view_of(*events: Event) -> QuotaView:
     view = QuotaView()
-    for event in (WriterStarted(epoch=1, release="0"), ConfigApplied(source="", digest="", text="{}"), *events):
+    for event in (ConfigApplied(source="", digest="", text="{}"), *events):
         append(view, event)
     return view
 
