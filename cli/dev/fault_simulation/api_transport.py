@@ -64,6 +64,7 @@ class ApiTransport:
     Attributes:
         faults: those in force.
         cut: processes that do not reach the server.
+        late: resource and `namespace/name` of the writes that are executed after their clients have ended them.
         writing: called with the process and the request of each write that is sent, but for those of Leases.
     """
 
@@ -72,6 +73,7 @@ class ApiTransport:
         self.faults: dict[ApiFault, None] = {}
         self.cut: dict[Process, None] = {}
         self.up = True
+        self.late: set[tuple[str, str]] = set()
         self.writing: Callable[[Process, str], None] = lambda _process, _request: None
         self._random = random.Random(seed)  # noqa: S311
         self._tokens: dict[str, list[bytes]] = {}
@@ -89,14 +91,18 @@ class ApiTransport:
                 return fault.kind
         return ""
 
-    def without_answer(self, kind: str, timeout_s: float, write: Callable[[], object]) -> None:
+    def without_answer(self, kind: str, timeout_s: float, path: str, write: Callable[[], object]) -> None:
         """Executes a write that gets no answer: at once, late, or not at all.
 
         Args:
+            kind: the fault.
+            path: that of the request.
             timeout_s: the client's; the server executes nothing that the client has ended so long ago.
         """
         drawn = self._random.random()
         if drawn < LATE:
+            target = _target(path)
+            self.late.add((target.resource, f"{target.namespace}/{target.name}"))
             ends_s = timeout_s if kind == "hang" else 0.0
             self.server.later(ends_s + self._random.random() * timeout_s, write)
         elif drawn >= LATE + NEVER:
@@ -222,7 +228,7 @@ class MemoryPool:
         if not lost:
             answer = execute()
         elif writes:
-            transport.without_answer(lost, timeout_s, execute)
+            transport.without_answer(lost, timeout_s, path, execute)
         if lost == "hang" or self._process in transport.cut:
             await asyncio.sleep(timeout_s)
             raise TimeoutError("no answer")

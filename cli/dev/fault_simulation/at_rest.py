@@ -205,7 +205,8 @@ def _unwritten(world: World) -> Iterator[str]:
     """Objects have the newest desired state of each field group that the kept logs name.
 
     Of what Kubernetes or an operator may change afterwards, that it has an outcome is all. A placement has its own
-    Reservation in place of one that took the pod over before.
+    Reservation in place of one that took the pod over before. Kubernetes Events are not watched: one that an unanswered
+    request makes after its deletion stays until it expires.
     """
     newest: dict[FieldGroup, tuple[str, FieldsDesired | ObjectDesired]] = {}
     codec = CODEC((FieldsDesired, ObjectDesired, NodeReported, PodPlaced))
@@ -222,7 +223,14 @@ def _unwritten(world: World) -> Iterator[str]:
         body, patch = world.api.objects.get(group.resource, {}).get(group.key), desired_patch(desired)
         if isinstance(desired, FieldsDesired) and (body is None or desired.uid not in ("", body["metadata"]["uid"])):
             continue  # the object is gone
-        if (body is None) is not (isinstance(desired, ObjectDesired) and desired.body is None):
+        is_deleted = isinstance(desired, ObjectDesired) and desired.body is None
+        if (
+            is_deleted
+            and group.resource == resource_names.KUBERNETES_EVENTS
+            and (group.resource, group.key) in world.transport.late
+        ):
+            continue
+        if (body is None) is not is_deleted:
             yield f"{group.resource} {group.key} is {'missing' if body is None else 'there'}, against {cause}"
         elif body is not None and fields_named(patch, body) != patch:
             yield f"{group.resource} {group.key} does not have the values of {cause}"

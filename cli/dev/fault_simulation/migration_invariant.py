@@ -64,7 +64,7 @@ class MigrationInvariant:
         self._for_units: dict[str, tuple[str, ...]] = {}  # job of a case for a waiting unit -> all jobs of that case
         self._victims: dict[str, _Victim] = {}  # uid -> in its newest case
         self._left: dict[str, dict[str, str]] = {}  # uid of a controller -> uid of a victim -> node that it leaves
-        self._decided: dict[str, str] = {}  # uid of a pod that is evicted -> the job that decided it
+        self._decided: dict[str, str] = {}  # uid of a pod that is evicted -> the job that decided it and has not ended
         self._evicted: dict[str, None] = {}  # those of them that the API server has evicted
 
     def changed(self, resource: str, key: str, after: Body) -> None:
@@ -90,9 +90,13 @@ class MigrationInvariant:
             self._left.setdefault(victim.owner, {})[uid] = victim.node
 
     def _stays(self, uid: str) -> None:
-        """Notes that the job of a pod has ended; the pod has not left if the server has not evicted it."""
-        if uid not in self._evicted and (victim := self._victims.get(uid)):
-            self._left.get(victim.owner, {}).pop(uid, None)
+        """Notes that the job of a pod has ended; if the server has not evicted the pod, it has not left, and leaves later
+        by another's request.
+        """
+        if uid not in self._evicted:
+            self._decided.pop(uid, None)
+            if victim := self._victims.get(uid):
+                self._left.get(victim.owner, {}).pop(uid, None)
 
     def appended(self, context: str, rows: list[Row]) -> None:
         """Checks the rows of a commit."""

@@ -71,7 +71,10 @@ def waiting(world: World) -> Iterator[Wait]:
 
 
 def _waiting_members(world: World, gang: str, pods: list[Body], free: _Free) -> Iterator[Wait]:
-    """Yields a gang of which no pod has a node although so many as it needs have room, or a member of one that has."""
+    """Yields a gang of which no pod has a node although so many as it needs have room, or a member of one that has.
+
+    Members whose nodes were released because the others had none wait for these: until the last backoff ends.
+    """
     pod_group = world.api.objects[resource_names.POD_GROUPS].get(gang)
     if pod_group is None:
         return
@@ -85,13 +88,14 @@ def _waiting_members(world: World, gang: str, pods: list[Body], free: _Free) -> 
     members = [pod for pod in pods if pod not in with_a_node][:needed]
     if len(members) == needed and _has_quota(world, members) and (nodes := _nodes_for(members, free)):
         text = f"{needed} members of {gang} wait, although {', '.join(nodes)} have room for them"
-        yield Wait(text, _retry_ns(world, members))
+        yield Wait(text, max(_retry_ns(world, [member]) for member in members))
 
 
 def _waiting_with_volumes(world: World, pod: Body, free: _Free) -> Iterator[Wait]:
     """Yields a pod that waits although a node that reaches its volume, or on which one can be provisioned, has room.
 
-    Nothing is provisioned for a claim whose class does not exist: its pod waits for the class.
+    Nothing is provisioned for a claim whose class does not exist: its pod waits for the class. A claim that waits is
+    provisioned on the node of its bound user: one that was bound before the claim came again under its name.
     """
     claim = world.api.objects[resource_names.CLAIMS].get(claims_of(pod)[0])
     if claim is None or claim["metadata"].get("deletionTimestamp"):
@@ -105,11 +109,19 @@ def _waiting_with_volumes(world: World, pod: Body, free: _Free) -> Iterator[Wait
         free = {node: amounts for node, amounts in free.items() if node == selected}
     elif claim["spec"]["storageClassName"] == LOCAL:
         return
+    elif users := _nodes_of_users(world, claims_of(pod)[0]):
+        free = {node: amounts for node, amounts in free.items() if node in users}
     if pod in world.invariants.held.holding_pods():
         text = f"{pod['metadata']['name']} has a node that is held for it, and its volume is not bound"
         yield Wait(text, _held_ns(world, [pod]))
     elif nodes := _nodes_for([pod], free):
         yield Wait(f"{pod['metadata']['name']} waits, although {nodes[0]} has room for it", _retry_ns(world, [pod]))
+
+
+def _nodes_of_users(world: World, claim: str) -> frozenset[str]:
+    """Returns the nodes of the bound pods that use a claim."""
+    users = (pod for pod in world.invariants.live_pods() if claim in claims_of(pod))
+    return frozenset(pod["spec"]["nodeName"] for pod in users if pod["spec"].get("nodeName"))
 
 
 def _reservations(world: World, free: _Free) -> Iterator[Wait]:
