@@ -4,8 +4,8 @@ It needs the program `tc`, and the classes of the gate TCNetworkQoS.
 """
 
 import re
-import subprocess
 
+from services.node_agent.kernel.program_run import run_program
 from services.node_agent.qos_manager.strategies.network_qos import MAJOR
 
 _CLASS = re.compile(rf"class htb {MAJOR}:([0-9a-f]+) ")
@@ -15,17 +15,8 @@ RUNS_FOR_S = 2.0
 
 def class_drops(interface: str, tc: tuple[str, ...] = ("tc",)) -> dict[int, int]:
     """Returns minor of a class -> packets dropped in it since it was created; empty when tc cannot tell."""
-    try:
-        done = subprocess.run(  # noqa: S603  words and names of this agent's own
-            (*tc, "-s", "class", "show", "dev", interface),
-            capture_output=True,
-            text=True,
-            timeout=RUNS_FOR_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return {}
-    return parse_drops(done.stdout) if done.returncode == 0 else {}
+    done = run_program((*tc, "-s", "class", "show", "dev", interface), runs_for_s=RUNS_FOR_S)
+    return {} if done.failure else parse_drops(done.output)
 
 
 def parse_drops(text: str) -> dict[int, int]:

@@ -7,13 +7,15 @@ Source: spec/api.md 2.1 (`koordinator.sh/networkQOS`, ingressLimit); upstream en
 
 import logging
 import re
-import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups
 from services.node_agent.kernel.cgroup_processes import Processes
+from services.node_agent.kernel.program_run import run_program
 from services.node_agent.qos_manager.strategies import network_qos
+from shared.kube.instants import SECOND
 
 log = logging.getLogger(__name__)
 
@@ -23,97 +25,132 @@ DEFAULTS = frozenset({"noqueue", "pfifo_fast", "fq_codel", "fq", "mq", "noop"})
 """Disciplines that the kernel sets by itself."""
 BUCKET_S = 0.02
 LEAST_BUCKET_BYTES = 16_000
-RUNS_FOR_S = 5.0
+RECHECK_NS = 60 * SECOND
+"""Nanoseconds between two looks at limits whose pods have not changed: other software may have replaced them."""
 
 _LINK = re.compile(r"^(\d+): ([^:@\s]+)(?:@if(\d+))?", re.MULTILINE)
+_QDISC = re.compile(r"^qdisc (\S+) (\S+) dev (\S+) root", re.MULTILINE)
+
+
+class PodLimit(NamedTuple):
+    """The input of a pod's limit: bits a second, and the cgroups of its containers.
+
+    A sandbox that is created anew has other interfaces, and other containers with it.
+    """
+
+    bits: int
+    containers: frozenset[str]
+
+
+class Placed(NamedTuple):
+    """A limit that was dealt with.
+
+    Attributes:
+        interface: the node's end that has it; empty where it could not be set, which is tried again at the next look.
+    """
+
+    limit: PodLimit
+    interface: str
 
 
 class IngressLimits:
-    """The limits that are in place."""
+    """The limits that are in place. Programs are run for pods that are new or have changed, and at each look."""
 
-    def __init__(self, processes: Processes, node: tuple[str, ...] = ()) -> None:
+    def __init__(self, processes: Processes, clock_ns: Callable[[], int], node: tuple[str, ...] = ()) -> None:
         """Makes an empty set of limits.
 
         Args:
             node: words before each command that concerns the node's own interfaces.
         """
-        self._processes, self._node = processes, node
-        self._limits: dict[str, tuple[str, int]] = {}
-        """Uid of a pod -> interface on the node, bits a second."""
+        self._processes, self._clock_ns, self._node = processes, clock_ns, node
+        self._placed: dict[str, Placed] = {}
+        """By the uid of the pod."""
+        self._looked_ns = clock_ns()
         self._logged: set[str] = set()
 
     def reconcile(self, pods: Iterable[PodCgroups]) -> None:
         """Brings the limits to the pods' annotations; a new pod is limited once it has a process."""
         desired = {each.pod.metadata.uid: (each, limit) for each, limit in _limited(pods)}
-        for uid in [uid for uid in self._limits if uid not in desired]:
-            self._remove(self._limits.pop(uid)[0])
+        gone = [uid for uid in self._placed if uid not in desired]
+        looks = bool(self._placed) and self._clock_ns() - self._looked_ns >= RECHECK_NS
+        changed = {
+            uid: pid
+            for uid, (each, limit) in desired.items()
+            if (looks or uid not in self._placed or self._placed[uid].limit != limit)
+            and (pid := self._process(each)) is not None
+        }
+        if not gone and not changed:
+            return
+        shown = self._disciplines()
+        if shown is None:
+            return
+        if looks:
+            self._looked_ns = self._clock_ns()
+        for uid in gone:
+            self._remove(self._placed.pop(uid).interface, shown)
         names: dict[int, str] | None = None
-        for uid, (each, limit) in desired.items():
-            before = self._limits.get(uid)
-            if before is not None and not self._is_ours(before[0]):
-                before = None  # a sandbox that was created anew has other interfaces
-            if before is not None and before[1] == limit:
+        for uid, pid in changed.items():
+            before, limit = self._placed.get(uid), desired[uid][1]
+            if before is not None and shown.get(before.interface, ("", ""))[1] == HANDLE and before.limit == limit:
                 continue
-            if before is None and names is None:
+            if names is None:
                 names = {number: name for number, name, _ in _links(self._run((*self._node, "ip", "-o", "link")) or "")}
-            interface = before[0] if before is not None else self._interface(each, names or {})
-            if interface and self._set(interface, limit):
-                self._limits[uid] = (interface, limit)
+            interface = self._interface(pid, names)
+            done = bool(interface) and self._set(interface, limit.bits, shown.get(interface, ("", "")))
+            self._placed[uid] = Placed(limit, interface if done else "")
 
     def release(self) -> None:
         """Removes all limits."""
-        for interface, _ in self._limits.values():
-            self._remove(interface)
-        self._limits = {}
+        shown = self._disciplines() if self._placed else None
+        for placed in self._placed.values():
+            self._remove(placed.interface, shown or {})
+        self._placed = {}
 
-    def _interface(self, each: PodCgroups, names: dict[int, str]) -> str:
-        """Returns the node's end of a pod's first pair of interfaces; empty while the pod has no process."""
-        for folder in each.containers.values():
-            for pid in self._processes.of(folder)[:1]:
-                inside = Path(self._processes.proc) / str(pid) / "ns/net"
-                shown = self._run(("nsenter", f"--net={inside}", "ip", "-o", "link")) or ""
-                for _, _, peer in _links(shown):
-                    if peer in names:
-                        return names[peer]
-        return ""
+    def _process(self, each: PodCgroups) -> int | None:
+        """Returns a process of a pod; None while it has none."""
+        found = (pid for folder in each.containers.values() for pid in self._processes.of(folder)[:1])
+        return next(found, None)
 
-    def _set(self, interface: str, limit: int) -> bool:
-        shown = self._run((*self._node, "tc", "qdisc", "show", "dev", interface, "root"))
-        if shown is None:
-            return False
-        kind, handle = (*shown.split()[1:3], "", "")[:2]
-        if kind not in DEFAULTS and handle != HANDLE:
-            self._warn_once(f"{interface} has the queueing discipline {kind} {handle} of other software; it stays")
-            return False
-        bucket = max(int(limit / 8 * BUCKET_S), LEAST_BUCKET_BYTES)
-        words = ("qdisc", "replace", "dev", interface, "root", "handle", HANDLE, "tbf")
-        rate = ("rate", f"{limit}bit", "burst", str(bucket), "latency", "50ms")
-        return self._run((*self._node, "tc", *words, *rate)) is not None
+    def _interface(self, pid: int, names: Mapping[int, str]) -> str:
+        """Returns the node's end of the first pair of interfaces in a process's network; empty without one."""
+        inside = Path(self._processes.proc) / str(pid) / "ns/net"
+        shown = self._run(("nsenter", f"--net={inside}", "ip", "-o", "link")) or ""
+        return next((names[peer] for _, _, peer in _links(shown) if peer in names), "")
 
-    def _remove(self, interface: str) -> None:
-        """Removes a limit; with its pod the interface has gone, too."""
-        if self._is_ours(interface):
-            self._run((*self._node, "tc", "qdisc", "del", "dev", interface, "root"))
+    def _disciplines(self) -> dict[str, tuple[str, str]] | None:
+        """Returns (kind, handle) of the discipline at the root of each interface; None where tc cannot tell.
 
-    def _is_ours(self, interface: str) -> bool:
-        """Reports whether an interface is there and has our limit."""
-        shown = self._run((*self._node, "tc", "qdisc", "show", "dev", interface, "root"), missing=True)
-        return shown is not None and f" {HANDLE} " in shown
+        The kernel does not show those that it has set by itself to interfaces that are down.
+        """
+        shown = self._run((*self._node, "tc", "qdisc", "show"))
+        return None if shown is None else {name: (kind, handle) for kind, handle, name in _QDISC.findall(shown)}
 
-    def _run(self, words: tuple[str, ...], *, missing: bool = False) -> str | None:
-        """Runs a command; returns its output, None where it failed.
+    def _set(self, interface: str, bits: int, found: tuple[str, str]) -> bool:
+        """Sets a limit.
 
         Args:
-            missing: its failure is no trouble.
+            found: kind and handle of the discipline that is there.
         """
-        try:
-            done = subprocess.run(words, capture_output=True, text=True, timeout=RUNS_FOR_S, check=False)  # noqa: S603  own words, names of interfaces
-        except (OSError, subprocess.TimeoutExpired) as error:
-            self._warn_once(str(error))
-            return None
-        if done.returncode and not missing:
-            self._warn_once(f"{' '.join(words[:6])}: {' '.join(done.stderr.split())}")
-        return None if done.returncode else done.stdout
+        kind, handle = found
+        if kind and kind not in DEFAULTS and handle != HANDLE:
+            self._warn_once(f"{interface} has the queueing discipline {kind} {handle} of other software; it stays")
+            return False
+        bucket = max(int(bits / 8 * BUCKET_S), LEAST_BUCKET_BYTES)
+        words = ("qdisc", "replace", "dev", interface, "root", "handle", HANDLE, "tbf")
+        rate = ("rate", f"{bits}bit", "burst", str(bucket), "latency", "50ms")
+        return self._run((*self._node, "tc", *words, *rate)) is not None
+
+    def _remove(self, interface: str, shown: Mapping[str, tuple[str, str]]) -> None:
+        """Removes a limit; with its pod the interface has gone, too."""
+        if shown.get(interface, ("", ""))[1] == HANDLE:
+            self._run((*self._node, "tc", "qdisc", "del", "dev", interface, "root"))
+
+    def _run(self, words: tuple[str, ...]) -> str | None:
+        """Runs a command; returns its output, None where it failed."""
+        done = run_program(words)
+        if done.failure:
+            self._warn_once(done.failure)
+        return None if done.failure else done.output
 
     def _warn_once(self, text: str) -> None:
         if text not in self._logged:
@@ -121,12 +158,12 @@ class IngressLimits:
             log.warning("the ingress of a pod is not limited", extra={"why": text})
 
 
-def _limited(pods: Iterable[PodCgroups]) -> Iterator[tuple[PodCgroups, int]]:
-    """Yields pods with a network of their own and a limit of what they receive, in bits a second."""
+def _limited(pods: Iterable[PodCgroups]) -> Iterator[tuple[PodCgroups, PodLimit]]:
+    """Yields pods with a network of their own and a limit of what they receive."""
     for each in pods:
         limits = network_qos.limits_of(each.pod)
         if limits is not None and limits.ingress > 0 and not each.pod.spec.host_network:
-            yield each, limits.ingress
+            yield each, PodLimit(limits.ingress, frozenset(each.containers.values()))
 
 
 def _links(shown: str) -> Iterator[tuple[int, str, int | None]]:

@@ -49,7 +49,7 @@ class NonCgroupReconciler:
         self._cookies = CoreSchedGroups(processes, _cookies() if gates["CoreSched"] else None)
         self._terway = TerwayFiles(terway) if terway is not None and gates["TerwayQoS"] else None
         self._traffic = TrafficControl(proc, processes) if gates["TCNetworkQoS"] else None
-        self._ingress = IngressLimits(processes)
+        self._ingress = IngressLimits(processes, clock_ns)
 
     def reconcile(self, spec: NodeSloSpec, node: Node | None, pods: Iterable[PodCgroups]) -> None:
         """Applies all settings of a NodeSLO.

@@ -10,7 +10,6 @@ spec/node-agent.md 3.9.
 
 import ipaddress
 import logging
-import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +17,7 @@ from typing import NamedTuple
 from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups
 from services.node_agent.kernel.cgroup_processes import Processes
 from services.node_agent.kernel.network_namespace_addresses import addresses
+from services.node_agent.kernel.program_run import ProgramResult, run_program
 from services.node_agent.qos_manager.strategies import network_qos
 from services.node_agent.qos_manager.strategies.network_qos import (
     BE_MINOR,
@@ -36,7 +36,6 @@ FIRST_POD_MINOR, LAST_MINOR = 5, 0xFFFE
 CGROUP_PRIO, V4_PRIO, V6_PRIO = 10, 11, 12
 LEAST_BITS = 8_000
 """HTB rejects a class without a rate."""
-RUNS_FOR_S = 5.0
 
 
 class PodClass(NamedTuple):
@@ -171,10 +170,11 @@ class TrafficControl:
 
         Classes of gone pods are removed last.
         """
-        shown = self._output("qdisc", "show", "dev", interface, "root")
-        if shown is None:
+        shown = self._show("qdisc", "show", "dev", interface, "root")
+        if shown.failure:
+            self._warn_once(shown.failure)
             return False
-        if not shown.startswith(f"qdisc htb {MAJOR}:") and not self._run(
+        if not shown.output.startswith(f"qdisc htb {MAJOR}:") and not self._run(
             [f"qdisc replace dev {interface} root handle {MAJOR}: htb default {SYSTEM_MINOR}"]
         ):
             return False
@@ -183,7 +183,7 @@ class TrafficControl:
         by_cgroup, *by_address = filters(interface, pods)
         self._run([by_cgroup])  # a kernel without cls_cgroup shares by address alone
         for family, prio in (("ip", V4_PRIO), ("ipv6", V6_PRIO)):
-            if self._output("filter", "show", "dev", interface, "parent", f"{MAJOR}:", "prio", str(prio)):
+            if self._show("filter", "show", "dev", interface, "parent", f"{MAJOR}:", "prio", str(prio)).output:
                 self._run([f"filter del dev {interface} parent {MAJOR}: protocol {family} prio {prio}"])
         done = not by_address or self._run(by_address)
         desired = {pod.minor for pod in pods if pod.egress}
@@ -194,31 +194,21 @@ class TrafficControl:
 
     def _shown_minors(self, interface: str) -> list[int]:
         found = []
-        for line in (self._output("class", "show", "dev", interface) or "").splitlines():
+        for line in self._show("class", "show", "dev", interface).output.splitlines():
             words = line.split()
             if words[:2] == ["class", "htb"] and words[2].startswith(f"{MAJOR}:"):
                 found.append(int(words[2].partition(":")[2], 16))
         return found
 
-    def _output(self, *words: str) -> str | None:
-        done = self._call(words)
-        return None if done is None or done.returncode else done.stdout
+    def _show(self, *words: str) -> ProgramResult:
+        return run_program((*self._tc, *words))
 
     def _run(self, commands: list[str]) -> bool:
         """Runs commands in one call of tc; reports whether all succeeded."""
-        done = self._call(("-force", "-batch", "-"), "\n".join(commands) + "\n")
-        if done is not None and done.returncode:
-            self._warn_once(f"tc does not take {commands[0]!r}: {' '.join(done.stderr.split())}")
-        return done is not None and not done.returncode
-
-    def _call(self, words: tuple[str, ...], given: str = "") -> "subprocess.CompletedProcess[str] | None":
-        try:
-            return subprocess.run(  # noqa: S603  words and names of this module's own
-                (*self._tc, *words), input=given, capture_output=True, text=True, timeout=RUNS_FOR_S, check=False
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            self._warn_once(f"tc cannot be run: {error}")
-            return None
+        done = run_program((*self._tc, "-force", "-batch", "-"), "\n".join(commands) + "\n")
+        if done.failure:
+            self._warn_once(f"tc does not take {commands[0]!r}: {done.failure}")
+        return not done.failure
 
     def _warn_once(self, text: str) -> None:
         """Logs a warning unless its text was logged before."""

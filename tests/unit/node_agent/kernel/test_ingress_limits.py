@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from services.node_agent.kernel.cgroup_processes import Processes
-from services.node_agent.kernel.ingress_limits import IngressLimits
+from services.node_agent.kernel.ingress_limits import RECHECK_NS, IngressLimits
 from tests.unit.node_agent.kernel.test_network_qos import pod_cgroups, run
 
 RECEIVER = """
@@ -54,7 +54,16 @@ class Machine:
         cgroup = folder / "cpu/kubepods/poda/c"
         cgroup.mkdir(parents=True)
         (cgroup / "cgroup.procs").write_text(f"{self.process.pid}\n")
-        self.limits = IngressLimits(Processes(folder, Path("/proc")), ("ip", "netns", "exec", self.node))
+        self.now_ns = 0
+        self._calls = folder / "calls"
+        counting = ("sh", "-c", f'echo "$@" >> {self._calls}; exec ip netns exec {self.node} "$@"', "counted")
+        self.limits = IngressLimits(Processes(folder, Path("/proc")), lambda: self.now_ns, counting)
+
+    def calls(self) -> list[str]:
+        """Returns the commands that concerned the node's interfaces since the last call of this."""
+        found = self._calls.read_text().splitlines() if self._calls.exists() else []
+        self._calls.write_text("")
+        return found
 
     def seconds(self) -> float:
         """Returns how long 300 kB take from the node to the pod."""
@@ -91,6 +100,9 @@ def test_a_pod_receives_no_more_than_its_limit_and_the_limit_goes_with_the_annot
     assert "tbf 7c0d:" in machine.qdisc()
     run("ip", "netns", "exec", machine.node, "tc", "qdisc", "del", "dev", "veth7", "root")
     machine.limits.reconcile([limited])
+    assert "tbf" not in machine.qdisc(), "not looked at yet"
+    machine.now_ns += RECHECK_NS
+    machine.limits.reconcile([limited])
     assert machine.seconds() > 0.5, "300 kB at 4 Mbit/s less the bucket"
     machine.limits.reconcile([pod_cgroups("a", "LS", '{"ingressLimit":"2M"}')])
     assert "rate 2Mbit" in machine.qdisc()
@@ -110,6 +122,7 @@ def test_limits_of_other_software_and_pods_in_the_nodes_network_are_left_alone(
     run("ip", "netns", "exec", machine.node, "tc", *words, "latency", "50ms")
     for _ in range(2):
         machine.limits.reconcile([pod_cgroups("a", "LS", '{"ingressLimit":"4M"}')])
+        machine.now_ns += RECHECK_NS
     machine.limits.release()
     assert "tbf 9:" in machine.qdisc()
     assert ["of other software" in str(record.__dict__["why"]) for record in caplog.records] == [True]
@@ -124,3 +137,16 @@ def test_a_pod_without_a_process_is_limited_later(machine: Machine, tmp_path: Pa
     procs.write_text(f"{machine.process.pid}\n")
     machine.limits.reconcile(limited)
     assert "tbf 7c0d:" in machine.qdisc()
+
+
+def test_programs_are_run_for_pods_that_are_new_or_changed_and_once_a_minute(machine: Machine) -> None:
+    limited = pod_cgroups("a", "LS", '{"ingressLimit":"4M"}')
+    machine.limits.reconcile([limited])
+    assert len(machine.calls()) == 3, "disciplines, interfaces, the limit"
+    machine.limits.reconcile([limited])
+    assert machine.calls() == []
+    machine.now_ns += RECHECK_NS
+    machine.limits.reconcile([limited])
+    assert machine.calls() == ["tc qdisc show"]
+    machine.limits.reconcile([limited._replace(containers={**limited.containers, "2": "kubepods/poda/d"})])
+    assert "tc qdisc show" in machine.calls(), "a new container may be of a new sandbox, which has another interface"
