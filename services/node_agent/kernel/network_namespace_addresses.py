@@ -4,6 +4,9 @@ import ipaddress
 import re
 from pathlib import Path
 
+from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups
+from services.node_agent.kernel.cgroup_processes import Processes
+
 _HOST = re.compile(r"\|-- (\S+)\n\s+/32 host LOCAL")
 
 
@@ -21,3 +24,12 @@ def addresses(proc: Path, pid: int) -> tuple[str, ...]:
         pass  # it has ended, or the kernel has one family alone
     usable = (ipaddress.ip_address(text) for text in found)
     return tuple(sorted(str(one) for one in usable if not one.is_loopback and not one.is_link_local))
+
+
+def addresses_of_pod(each: PodCgroups, processes: Processes) -> tuple[str, ...]:
+    """Returns the addresses of a pod with a network of its own; none while it has no process."""
+    for folder in each.containers.values():
+        for pid in processes.of(folder)[:1]:
+            if found := addresses(processes.proc, pid):
+                return found
+    return ()

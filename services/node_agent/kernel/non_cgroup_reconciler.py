@@ -13,6 +13,7 @@ from services.node_agent.collectors.tc_class_drops import class_drops
 from services.node_agent.kernel.cgroup_processes import Processes
 from services.node_agent.kernel.core_sched import CoreSchedGroups, CoreSchedUnavailable, KernelCookieApi
 from services.node_agent.kernel.ingress_limits import IngressLimits
+from services.node_agent.kernel.ingress_shares import IngressShares
 from services.node_agent.kernel.node_wide_proc_sys_settings import KernelSettingsWriter
 from services.node_agent.kernel.oom_score_writer import OomScores
 from services.node_agent.kernel.resctrl_groups import ResctrlGroups
@@ -49,7 +50,8 @@ class NonCgroupReconciler:
         self._cookies = CoreSchedGroups(processes, _cookies() if gates["CoreSched"] else None)
         self._terway = TerwayFiles(terway) if terway is not None and gates["TerwayQoS"] else None
         self._traffic = TrafficControl(proc, processes) if gates["TCNetworkQoS"] else None
-        self._ingress = IngressLimits(processes, clock_ns)
+        self._ingress_limits = IngressLimits(processes, clock_ns)
+        self._ingress_shares = IngressShares(proc, processes)
 
     def reconcile(self, spec: NodeSloSpec, node: Node | None, pods: Iterable[PodCgroups]) -> None:
         """Applies all settings of a NodeSLO.
@@ -78,7 +80,8 @@ class NonCgroupReconciler:
             self._terway.reconcile(spec, pod_cgroups)
         if self._traffic is not None:
             self._traffic.reconcile(spec, pod_cgroups)
-            self._ingress.reconcile(pod_cgroups if network_qos.policy(spec) == network_qos.TC else ())
+            self._ingress_shares.reconcile(spec, pod_cgroups)
+            self._ingress_limits.reconcile(pod_cgroups if network_qos.policy(spec) == network_qos.TC else ())
 
     def class_ids(self, pods: Iterable[PodCgroups]) -> Iterator[tuple[str, int]]:
         """Yields (cgroup, desired `net_cls.classid`) of labelled pods and their containers, while tc is in use."""
@@ -109,7 +112,8 @@ class NonCgroupReconciler:
             self._terway.release()
         if self._traffic is not None:
             self._traffic.release()
-            self._ingress.release()
+            self._ingress_shares.release()
+            self._ingress_limits.release()
         self._settings.release()
 
 

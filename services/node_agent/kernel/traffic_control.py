@@ -16,7 +16,9 @@ from typing import NamedTuple
 
 from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups
 from services.node_agent.kernel.cgroup_processes import Processes
-from services.node_agent.kernel.network_namespace_addresses import addresses
+from services.node_agent.kernel.default_route import default_interface
+from services.node_agent.kernel.htb_classes import htb_class
+from services.node_agent.kernel.network_namespace_addresses import addresses_of_pod
 from services.node_agent.kernel.program_run import ProgramResult, run_program
 from services.node_agent.qos_manager.strategies import network_qos
 from services.node_agent.qos_manager.strategies.network_qos import (
@@ -34,8 +36,6 @@ log = logging.getLogger(__name__)
 
 FIRST_POD_MINOR, LAST_MINOR = 5, 0xFFFE
 CGROUP_PRIO, V4_PRIO, V6_PRIO = 10, 11, 12
-LEAST_BITS = 8_000
-"""HTB rejects a class without a rate."""
 
 
 class PodClass(NamedTuple):
@@ -59,21 +59,13 @@ def classes(interface: str, shares: Shares, pods: Iterable[PodClass]) -> Iterato
     total = shares.total
     system = max(total - shares.ls_out.least - shares.be_out.least, 0)
 
-    def of(minor: int, rate: int, ceil: int, prio: int, parent: int = ROOT_MINOR) -> str:
-        below = f"{MAJOR}:{parent:x}" if parent else f"{MAJOR}:"
-        least, most = max(rate, LEAST_BITS), max(ceil, rate, LEAST_BITS)
-        return (
-            f"class replace dev {interface} parent {below} classid {MAJOR}:{minor:x} "
-            f"htb rate {least}bit ceil {most}bit prio {prio}"
-        )
-
-    yield of(ROOT_MINOR, total, total, 0, 0)
-    yield of(SYSTEM_MINOR, system, total, 1)
-    yield of(LS_MINOR, shares.ls_out.least, shares.ls_out.most or total, 2)
-    yield of(BE_MINOR, shares.be_out.least, shares.be_out.most or total, 3)
+    yield htb_class(interface, ROOT_MINOR, total, total, 0, parent=0)
+    yield htb_class(interface, SYSTEM_MINOR, system, total, 1)
+    yield htb_class(interface, LS_MINOR, shares.ls_out.least, shares.ls_out.most or total, 2)
+    yield htb_class(interface, BE_MINOR, shares.be_out.least, shares.be_out.most or total, 3)
     for pod in pods:
         if pod.egress:
-            yield of(pod.minor, pod.egress, pod.egress, pod.prio)
+            yield htb_class(interface, pod.minor, pod.egress, pod.egress, pod.prio)
 
 
 def filters(interface: str, pods: Iterable[PodClass]) -> Iterator[str]:
@@ -143,7 +135,7 @@ class TrafficControl:
             if minor is None:
                 continue
             egress = limits.egress if limits is not None else 0
-            addresses = () if each.pod.spec.host_network else self._addresses(each)
+            addresses = () if each.pod.spec.host_network else addresses_of_pod(each, self._processes)
             if egress:
                 yield uid, PodClass(self._minor(uid), egress, {SYSTEM_MINOR: 1, LS_MINOR: 2}.get(minor, 3), addresses)
             else:
@@ -157,13 +149,6 @@ class TrafficControl:
             taken = set(self._own.values())
             self._own[uid] = next(n for n in range(FIRST_POD_MINOR, LAST_MINOR) if n not in taken)
         return self._own[uid]
-
-    def _addresses(self, each: PodCgroups) -> tuple[str, ...]:
-        for folder in each.containers.values():
-            for pid in self._processes.of(folder)[:1]:
-                if found := addresses(self._processes.proc, pid):
-                    return found
-        return ()
 
     def _write(self, interface: str, shares: Shares, pods: tuple[PodClass, ...]) -> bool:
         """Writes classes, then filters. Filters for addresses are replaced as a whole.
@@ -215,13 +200,3 @@ class TrafficControl:
         if text not in self._logged:
             self._logged.add(text)
             log.warning("network shares cannot be applied", extra={"why": text})
-
-
-def default_interface(proc: Path) -> str:
-    """Returns the network interface of the default route with the lowest metric; empty without one."""
-    try:
-        lines = (proc / "1/net/route").read_text().splitlines()[1:]
-    except OSError:
-        return ""
-    routes = [fields for line in lines if len(fields := line.split()) > 7 and fields[1] == fields[7] == "00000000"]
-    return min(routes, key=lambda fields: int(fields[6]))[0] if routes else ""

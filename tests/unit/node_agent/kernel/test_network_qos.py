@@ -14,8 +14,9 @@ import pytest
 from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups
 from services.node_agent.kernel import terway_qos
 from services.node_agent.kernel.cgroup_processes import Processes
+from services.node_agent.kernel.default_route import default_interface
 from services.node_agent.kernel.network_namespace_addresses import addresses
-from services.node_agent.kernel.traffic_control import PodClass, TrafficControl, classes, default_interface, filters
+from services.node_agent.kernel.traffic_control import PodClass, TrafficControl, classes, filters
 from services.node_agent.qos_manager.strategies import network_qos
 from services.node_agent.qos_manager.strategies.network_qos import PodLimits, Share
 from services.node_agent.qos_manager.strategies.pod_containers import NodePod
