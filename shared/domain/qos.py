@@ -50,6 +50,11 @@ def kubernetes_qos(pod: Pod) -> str:
     return pod.status.qos_class or _computed(pod)
 
 
+def is_best_effort(pod: Pod) -> bool:
+    """Reports whether a pod counts as best effort: by its label, or by its Kubernetes class."""
+    return raw_qos(pod) is QoS.BE or kubernetes_qos(pod) == "BestEffort"
+
+
 def _computed(pod: Pod) -> str:
     spec = pod.spec
     lists: tuple[ResourceRequirements | None, ...]

@@ -5,12 +5,12 @@ result, and the gateway's outcomes the end of the binding.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from services.scheduler.explain.explanation_text import Evaluation, Explanation, Rejection, ScoredNode
 from services.scheduler.explain.pod_history import PodHistory
 from services.scheduler.framework.reasons import summary
-from services.scheduler.plugins.registry import text
+from services.scheduler.plugins.registry import REGISTRY, text
 from shared.domain.device_requests import SHARED
 from shared.events import RecordedEvent
 from shared.events.scheduling import ClassEvaluated, CycleDecided, PlacementCompared, PodPlaced, PodUnschedulable
@@ -107,7 +107,7 @@ def _of_cycle(record: RecordedEvent, decided: PodPlaced | PodUnschedulable, lang
         nodes=evaluated.nodes,
         feasible=evaluated.feasible,
         rejected=_rejected(evaluated, language),
-        best=_best(evaluated),
+        best=_best(evaluated, language),
     )
 
 
@@ -146,7 +146,7 @@ def _of_comparison(record: RecordedEvent, language: str) -> Evaluation:
         nodes=compared.evaluation.nodes,
         feasible=compared.evaluation.feasible,
         rejected=_rejected(compared.evaluation, language),
-        best=_best(compared.evaluation),
+        best=_best(compared.evaluation, language),
     )
 
 
@@ -169,5 +169,16 @@ _REMEDIES = {
 """(code, detail) of a reason -> where its cause is, if that is another service."""
 
 
-def _best(evaluated: ClassEvaluated) -> tuple[ScoredNode, ...]:
-    return tuple(ScoredNode(best.node, best.score, best.plugin_scores) for best in evaluated.best)
+def _best(evaluated: ClassEvaluated, language: str) -> tuple[ScoredNode, ...]:
+    return tuple(
+        ScoredNode(best.node, best.score, best.plugin_scores, tuple(_remarks(best.plugin_scores, language)))
+        for best in evaluated.best
+    )
+
+
+def _remarks(scores: Mapping[str, int], language: str) -> Iterator[str]:
+    """Yields what scores of 0 mean, of plugins that have a text for it."""
+    for name, score in scores.items():
+        spec = REGISTRY.specs.get(name)
+        if score == 0 and spec is not None and spec.zero_score is not None:
+            yield spec.zero_score.chinese if language == "zh" else spec.zero_score.english

@@ -35,11 +35,16 @@ class Rejection(msgspec.Struct, frozen=True):
 
 
 class ScoredNode(msgspec.Struct, frozen=True):
-    """One of the best nodes: its total and each plugin's weighted part."""
+    """One of the best nodes: its total and each plugin's weighted part.
+
+    Attributes:
+        remarks: what scores of 0 mean, of plugins that have such a text.
+    """
 
     node: str
     score: int
     plugin_scores: dict[str, int]
+    remarks: tuple[str, ...] = ()
 
 
 class Evaluation(msgspec.Struct, frozen=True):
@@ -125,6 +130,7 @@ def _evaluation_lines(evaluation: Evaluation) -> list[str]:
         scores = ", ".join(f"{plugin} {score}" for plugin, score in best.plugin_scores.items())
         mark = "->" if best.node == evaluation.node else "  "
         lines.append(f"  {mark} {best.node}: {best.score} ({scores})")
+        lines += (f"       {remark}" for remark in best.remarks)
     if evaluation.node and all(best.node != evaluation.node for best in evaluation.best):
         lines.append(f"  -> {evaluation.node}: {evaluation.score} when this pod's turn came")
     return lines

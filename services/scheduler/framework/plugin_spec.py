@@ -49,6 +49,7 @@ class PluginSpec:
         unused_args: arguments of upstream's that it checks and that have no effect.
         reasons: code -> text of each reason for which it rejects a node. A code of several plugins has one text.
         queueing_hints: reason code -> cluster events after which a pod that was rejected for it is tried again.
+        zero_score: what a score of 0 means for the pod, for explanations; None: nothing of note.
         normalize: normalization of its raw scores.
         node_only: its filter results and scores depend on the node object alone, and not on its allocatable, so that no
             step of a cycle changes them.
@@ -83,6 +84,7 @@ class PluginSpec:
     unused_args: tuple[str, ...] = ()
     reasons: Mapping[str, ReasonText] = field(default_factory=dict)
     queueing_hints: Mapping[str, frozenset[ClusterEvent]] = field(default_factory=dict)
+    zero_score: ReasonText | None = None
     normalize: Normalize = Normalize.NONE
     node_only: bool = False
     cross_node: bool = False

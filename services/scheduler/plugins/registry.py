@@ -13,6 +13,7 @@ from services.scheduler.plugins import (
     gpu_packing,
     image_locality,
     inter_pod_affinity,
+    interference_avoidance,
     load_aware_scheduling,
     node_affinity,
     node_name,
@@ -60,6 +61,7 @@ PLUGINS = (
     scarce_resource_avoidance.SPEC,
     gpu_packing.FRAGMENTATION_SPEC,
     gpu_packing.PACKING_SPEC,
+    interference_avoidance.SPEC,
     reservation.SPEC,
 )
 

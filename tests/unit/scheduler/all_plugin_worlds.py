@@ -8,6 +8,8 @@ import msgspec
 
 from services.scheduler.cycle.transaction import CycleTransaction
 from services.scheduler.state.pod_scheduling_record import Assignment, PodRecord
+from shared.domain.interference import INTERFERED
+from shared.domain.qos import LABEL as QOS_LABEL
 from shared.events.cluster import ObjectObserved
 from shared.kube.node import PodUsage, ResourceMap, Taint
 from shared.kube.pod import (
@@ -41,6 +43,7 @@ _RESOURCE_SCORES = {
 """,
     "ScarceResourceAvoidance": f"      resources: [{GPU}]\n",
 }
+_NOT_BY_DEFAULT = (*_RESOURCE_SCORES, "InterferenceAvoidance")
 CLAIMS = 12
 """Number of bound claims, of which the first is ReadWriteOncePod."""
 
@@ -100,7 +103,7 @@ def _add_reservations(world: World, random: Random, nodes: int, running: int) ->
 def with_resource_scores(text: str) -> str:
     """Adds the scores that are not in the default profile to a configuration."""
     scored = "    score:\n      enabled:\n"
-    added = "".join(f"      - name: {name}\n        weight: 1\n" for name in _RESOURCE_SCORES)
+    added = "".join(f"      - name: {name}\n        weight: 1\n" for name in _NOT_BY_DEFAULT)
     arguments = "".join(f"  - name: {name}\n    args:\n{args}" for name, args in _RESOURCE_SCORES.items())
     assert text.count(scored) == text.count("  pluginConfig:\n") == 1
     return text.replace(scored, scored + added).replace("  pluginConfig:\n", "  pluginConfig:\n" + arguments)
@@ -109,6 +112,8 @@ def with_resource_scores(text: str) -> str:
 def _add_node(world: World, random: Random, number: int, *, numa: bool) -> None:
     name = f"n{number:04}"
     labels = {HOST: name, "zone": f"z{random.randrange(3)}"}
+    if number % 4 == 1:
+        labels[INTERFERED] = "true"
     if random.random() < 0.2:
         del labels["zone"]
     extra = {GPU: str(random.randrange(1, 4))} if not number or random.random() < 0.3 else {}
@@ -164,7 +169,7 @@ def _template(random: Random, name: str) -> Pod:
         name,
         cpu=random.choice(("100m", "500m", "2")),
         priority=random.choice((None, None, 9500)),
-        labels={"app": random.choice(APPS)},
+        labels={"app": random.choice(APPS)} | ({QOS_LABEL: "BE"} if name in {"t1", "t4"} else {}),
         affinity=_affinity(random) if random.random() < 0.4 else None,
         tolerations=(Toleration(key="team", operator="Exists"),) if random.random() < 0.3 else (),
         ports=(random.choice((80, 443)),) if random.random() < 0.3 else (),

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from services.node_agent.cgroup.cpu_conversions import PERIOD_US
 from services.node_agent.qos_manager.strategies.cpu_selection import Processor, select
 from services.node_agent.states_informer.annotations import ReservedCpus, pod_cpus, reserved_nanos, resource_status
-from shared.domain.qos import QoS, kubernetes_qos, raw_qos
+from shared.domain.qos import QoS, is_best_effort, raw_qos
 from shared.kube.node import Node
 from shared.kube.pod import Pod
 from shared.kube.quantity import nanos
@@ -61,11 +61,6 @@ class Share(NamedTuple):
 
     suppress_milli: int
     reserved_milli: int
-
-
-def is_best_effort(pod: Pod) -> bool:
-    """Reports whether a pod counts as best effort."""
-    return raw_qos(pod) is QoS.BE or kubernetes_qos(pod) == "BestEffort"
 
 
 def best_effort_of(pods: Iterable[Pod]) -> frozenset[str]:
