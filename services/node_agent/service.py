@@ -51,6 +51,7 @@ HOOK_GATES = (
     "GroupIdentity",
     "OOMScoreAdj",
     "RDMADeviceInject",
+    "Resctrl",
 )
 """Gates of hooks that act before a container starts."""
 DRAIN_S = 5.0

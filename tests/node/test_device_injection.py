@@ -2,7 +2,7 @@
 scheduler to the environment, devices and mounts that a program in a container of containerd sees.
 
 No card is there: the inventory is a file of a device daemon and a tree like sysfs, and its character devices have the
-numbers of /dev/null and /dev/zero.
+numbers of /dev/null and /dev/zero. Nor is resctrl, which is such a tree, too.
 """
 
 import asyncio
@@ -21,6 +21,7 @@ import pytest_asyncio
 from cli.dev.node.kubelet_node import RealNode
 from cli.processes.child_process import Process
 from services.node_agent.pod_resources.allocated_devices import LIST, ListPodResourcesResponse
+from services.node_agent.qos_manager.strategies.resctrl import ANNOTATION
 from services.node_agent.runtime_hooks.gpu_environment import LOCKS
 from shared.kube.system_annotations import DEVICE_ALLOCATED
 from tests.node.container_view import KEY, ContainerView, view_of
@@ -40,6 +41,7 @@ FEATURES = (
     "RDMADeviceInject",
     "HamiCoreVGPUMonitor",
     "PodResourcesProxy",
+    "Resctrl",
 )
 SPACE = "default"
 
@@ -60,8 +62,13 @@ def _inventory(folder: Path) -> None:
     put(folder / "infos/gpus", json.dumps(gpus))
     sys = folder / "sys"
     for entry in Path("/sys").iterdir():
-        if entry.name not in {"bus", "class", "devices"}:
+        if entry.name not in {"bus", "class", "devices", "fs"}:
             link(sys / entry.name, entry)
+    for entry in Path("/sys/fs").iterdir():
+        if entry.name != "resctrl":
+            link(sys / "fs" / entry.name, entry)
+    put(sys / "fs/resctrl/info/L3/cbm_mask", "7ff\n")
+    put(sys / "fs/resctrl/schemata", "    L3:0=7ff;1=7ff\n    MB:0=100;1=100\n")
     (sys / "devices").mkdir()
     for entry in Path("/sys/devices").iterdir():
         link(sys / "devices" / entry.name, entry)
@@ -226,6 +233,30 @@ async def test_with_the_policy_fail_a_container_whose_device_is_lost_does_not_st
     await there.running(SPACE, "strict")
     await _gone(there, "strict")
     await _agent_again(there, KOORD_NODE_AGENT_HOOK_FAILURE_POLICY="Ignore")
+
+
+async def test_the_resctrl_group_of_a_pod_is_made_before_its_container_reaches_runc_with_it_and_is_removed(
+    there: Site,
+) -> None:
+    if Path("/sys/fs/resctrl/info").exists():
+        pytest.skip("this kernel has resctrl, and the group is in another folder")
+    body, path = _body("cache", {}), f"/api/v1/namespaces/{SPACE}/pods/cache"
+    body["metadata"]["annotations"] = {ANNOTATION: '{"llc":{"schemata":{"range":[0,50]}}}'}
+    made = await there.created(SPACE, body)
+    group = there.folder / f"sys/fs/resctrl/koordlet-{made['metadata']['uid']}"
+
+    async def why() -> str:
+        statuses = (await there.call("GET", path))["status"].get("containerStatuses", [])
+        states = [each[when] for each in statuses for when in ("state", "lastState")]
+        return " ".join(str(reason.get("message", "")) for state in states for reason in state.values())
+
+    refused = await until(why, "refusal by runc", holds=lambda text: "rdt" in text.lower())
+    assert "runc create failed" in refused
+    assert (group / "schemata").read_text() == "L3:0=3f;1=3f;\n"
+    for file in group.iterdir():
+        file.unlink()  # the kernel's own files do not keep a group from being removed
+    await _gone(there, "cache")
+    await until(in_thread(lambda: not group.exists()), "removal of the group")
 
 
 async def _agent_again(there: Site, **env: str) -> None:

@@ -241,6 +241,7 @@ def _set_resources(resources: Any, values: HookValues) -> None:
 
 
 def _not_carried(adjustment: Adjustment) -> str:
-    """Returns the paths that an answer has no field for; empty without any."""
+    """Returns the paths, and the RDT class, that an answer has no field for; empty without any."""
     mounts = [mount.destination for mount in adjustment.mounts]
-    return ", ".join((*mounts, *(device.path for device in adjustment.devices)))
+    rdt = (f"RDT class {adjustment.rdt_class}",) if adjustment.rdt_class else ()
+    return ", ".join((*mounts, *(device.path for device in adjustment.devices), *rdt))

@@ -4,7 +4,7 @@ Source: spec/node-agent.md 3, 4.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups
@@ -30,7 +30,11 @@ log = logging.getLogger(__name__)
 
 
 class NonCgroupReconciler:
-    """Writes settings that differ, and restores at the end those that docs/node-agent.md names."""
+    """Writes settings that differ, and restores at the end those that docs/node-agent.md names.
+
+    Attributes:
+        resctrl: the resctrl groups.
+    """
 
     def __init__(
         self,
@@ -45,7 +49,7 @@ class NonCgroupReconciler:
         processes = Processes(procs_root, proc)
         self._gates = gates
         self._settings = KernelSettingsWriter(proc, sys, state_dir)
-        self._resctrl = ResctrlGroups(sys, processes, clock_ns)
+        self.resctrl = ResctrlGroups(sys, processes, clock_ns)
         self._scores = OomScores(processes)
         self._cookies = CoreSchedGroups(processes, _cookies() if gates["CoreSched"] else None)
         self._terway = TerwayFiles(terway) if terway is not None and gates["TerwayQoS"] else None
@@ -53,11 +57,18 @@ class NonCgroupReconciler:
         self._ingress_limits = IngressLimits(processes, clock_ns)
         self._ingress_shares = IngressShares(proc, processes)
 
-    def reconcile(self, spec: NodeSloSpec, node: Node | None, pods: Iterable[PodCgroups]) -> None:
+    def reconcile(
+        self,
+        spec: NodeSloSpec,
+        node: Node | None,
+        pods: Iterable[PodCgroups],
+        present: Collection[str] = frozenset(),
+    ) -> None:
         """Applies all settings of a NodeSLO.
 
         Args:
             spec: merged with the defaults.
+            present: uids of all pods with a cgroup, also of those that the agent has not received.
         """
         pod_cgroups = list(pods)
         if self._gates["SystemConfig"] and spec.system_strategy is not None and node is not None:
@@ -73,7 +84,7 @@ class NonCgroupReconciler:
                 self._settings.enable_core_scheduling()
             self._cookies.reconcile(rule, pod_cgroups)
         if self._gates["RdtResctrl"] or self._gates["Resctrl"]:
-            self._resctrl.reconcile(spec, pod_cgroups, self._gates)
+            self.resctrl.reconcile(spec, pod_cgroups, self._gates, present)
         if self._gates["OOMScoreAdj"]:
             self._scores.reconcile(pod_cgroups)
         if self._terway is not None:

@@ -1,28 +1,40 @@
 """Groups of resctrl: of the classes LSR, LS and BE, and of single pods with the annotation for a share of their own.
 
 Groups of classes stay at the end, with the schemata of the root and their processes; a pod's group is removed with its
-pod. Source: spec/node-agent.md 3.6, 4.9.
+pod. The runtime's plugin makes a pod's group before its containers, the reconciler otherwise. Source:
+spec/node-agent.md 3.6, 4.9.
 """
 
 import ctypes
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 
 from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups
 from services.node_agent.collectors.usage_sample_types import SECOND_NS
 from services.node_agent.kernel.cgroup_processes import Processes
 from services.node_agent.qos_manager.strategies import resctrl
+from services.node_agent.runtime_hooks.resctrl_class import annotation
 from shared.domain.slo_defaults import NodeSloSpec
+from shared.errors import KoordError
 from shared.kube.slo_config import QosClass
 
 log = logging.getLogger(__name__)
+
+_UID = re.compile(r"[0-9A-Za-z-]{1,63}").fullmatch
 
 OF_POD = "koordlet-"
 """Prefix of a pod's group; its uid follows."""
 YOUNG_NS = 10 * SECOND_NS
 """Nanoseconds before a group without a known pod is removed: the pod may be new."""
+
+
+class NoGroup(KoordError):
+    """A pod cannot have a resctrl group of its own."""
 
 
 class ResctrlGroups:
@@ -34,54 +46,111 @@ class ResctrlGroups:
         self._logged: set[str] = set()
         self._tried_to_mount = False
         self._orphans: dict[str, int] = {}
+        self._made: dict[str, str] = {}
+        """Uid of a pod -> the annotation by which its group was made last."""
 
-    def reconcile(self, spec: NodeSloSpec, pods: Iterable[PodCgroups], gates: Mapping[str, bool]) -> None:
-        """Brings groups to their schemata, with the processes that belong to them."""
+    def make(self, uid: str, text: str) -> str:
+        """Makes a pod's group with its schemata, unless that has been done; returns its name.
+
+        Args:
+            text: the pod's annotation.
+
+        Raises:
+            BadShare: the annotation is invalid.
+            NoGroup: this node has no resctrl, or the kernel makes no further group.
+        """
+        if _UID(uid) is None:
+            raise NoGroup(f"the uid {uid!r} cannot be part of a group's name")
+        name = f"{OF_POD}{uid}"
+        if self._made.get(uid) == text and (self._folder / name).is_dir():
+            return name
+        if not self._mounted(mount=True):
+            raise NoGroup(f"this node has no resctrl at {self._folder}")
+        try:
+            mask, caches = self._mask(), self._caches()
+            shares = resctrl.of_pod(text, mask, caches, self._vendor)
+            new = not (self._folder / name).is_dir()
+            try:
+                self._group(name, shares, caches)
+            except OSError:
+                if new:  # with the schemata of the root it would be no share of the pod's own
+                    with suppress(OSError):
+                        (self._folder / name).rmdir()
+                raise
+        except OSError as error:
+            raise NoGroup(f"its resctrl group cannot be made: {os.strerror(error.errno or 0)}") from error
+        self._made[uid] = text
+        return name
+
+    def remove(self, uid: str) -> None:
+        """Removes the group of a pod that is gone; one that cannot be removed now is left to the reconciler."""
+        self._made.pop(uid, None)
+        if _UID(uid) is not None:
+            with suppress(OSError):
+                (self._folder / f"{OF_POD}{uid}").rmdir()
+
+    def reconcile(
+        self,
+        spec: NodeSloSpec,
+        pods: Iterable[PodCgroups],
+        gates: Mapping[str, bool],
+        present: Collection[str] = frozenset(),
+    ) -> None:
+        """Brings groups to their schemata, with the processes that belong to them.
+
+        Args:
+            present: uids of all pods with a cgroup: the groups of those that were not received yet are kept.
+        """
         pod_cgroups = list(pods)
         qos = spec.resource_qos_strategy
         classes: dict[str, QosClass | None] = (
             {"LSR": qos.lsr_class, "LS": qos.ls_class, "BE": qos.be_class} if qos and gates["RdtResctrl"] else {}
         )
         enabled = {name: qos_class for name, qos_class in classes.items() if _is_on(qos_class)}
-        own = {each.pod.metadata.uid: each for each in pod_cgroups if gates["Resctrl"] and _annotation(each)}
+        own = {
+            each.pod.metadata.uid: each
+            for each in pod_cgroups
+            if gates["Resctrl"] and annotation(each.pod.metadata.annotations)
+        }
         if not self._mounted(mount=bool(enabled or own)):
             return
         try:
-            mask = (self._folder / "info/L3/cbm_mask").read_text().strip()
-            caches = self._caches()
+            mask, caches = self._mask(), self._caches()
             if enabled:
                 for name, qos_class in classes.items():
-                    self._group(name, _of_class(qos_class, mask, self._vendor()), caches)
+                    self._group(name, _of_class(qos_class, mask, self._vendor), caches)
                 for each in pod_cgroups:
                     group = resctrl.group_of(each.pod)
-                    if group in enabled and not _annotation(each):
+                    if group in enabled and not annotation(each.pod.metadata.annotations):
                         self._join(group, each)
             for uid, each in own.items():
-                self._pod(uid, each, mask, caches)
+                self._pod(uid, each)
             if gates["Resctrl"]:
-                self._remove_orphans(own)
+                received = {each.pod.metadata.uid for each in pod_cgroups}
+                self._remove_orphans({*own, *(uid for uid in present if uid not in received)})
         except OSError as error:
             self._warn_once(f"resctrl groups cannot be applied: {error}")
 
-    def _pod(self, uid: str, each: PodCgroups, mask: str, caches: list[int]) -> None:
+    def _pod(self, uid: str, each: PodCgroups) -> None:
+        self._made.pop(uid, None)  # another program may have changed the schemata
         try:
-            shares = resctrl.of_pod(_annotation(each), mask, caches, self._vendor())
-        except resctrl.BadShare as error:
+            self._join(self.make(uid, annotation(each.pod.metadata.annotations)), each)
+        except (resctrl.BadShare, NoGroup) as error:
             self._warn_once(f"pod {each.pod.metadata.key}: {error}")
-            return
-        name = f"{OF_POD}{uid}"
-        self._group(name, shares, caches)
-        self._join(name, each)
 
-    def _remove_orphans(self, own: Mapping[str, PodCgroups]) -> None:
-        """Removes the groups of pods that are gone; the kernel moves their processes to the root."""
+    def _remove_orphans(self, kept: Collection[str]) -> None:
+        """Removes the groups of pods that are gone; the kernel moves their processes to the root.
+
+        Groups are found by their names, so that those of an earlier run of the agent are removed, too.
+        """
         now_ns = self._clock_ns()
-        names = {path.name for path in self._folder.glob(f"{OF_POD}*") if path.name.removeprefix(OF_POD) not in own}
+        names = {path.name for path in self._folder.glob(f"{OF_POD}*") if path.name.removeprefix(OF_POD) not in kept}
         self._orphans = {name: self._orphans.get(name, now_ns) for name in sorted(names)}
         for name, since_ns in list(self._orphans.items()):
             if now_ns - since_ns >= YOUNG_NS:
                 (self._folder / name).rmdir()
                 del self._orphans[name]
+                self._made.pop(name.removeprefix(OF_POD), None)
 
     def _mounted(self, *, mount: bool) -> bool:
         """Reports whether the file system is mounted.
@@ -97,6 +166,9 @@ class ResctrlGroups:
         if libc.mount(b"resctrl", os.fsencode(self._folder), b"resctrl", 0, None) != 0:
             self._warn_once(f"resctrl cannot be mounted at {self._folder}: {os.strerror(ctypes.get_errno())}")
         return (self._folder / "info/L3/cbm_mask").exists()
+
+    def _mask(self) -> str:
+        return (self._folder / "info/L3/cbm_mask").read_text().strip()
 
     def _caches(self) -> list[int]:
         for line in (self._folder / "schemata").read_text().splitlines():
@@ -132,6 +204,7 @@ class ResctrlGroups:
                     except OSError:
                         continue  # it has ended
 
+    @cached_property
     def _vendor(self) -> str:
         return self._cpuinfo("vendor_id")
 
@@ -169,7 +242,3 @@ def _of_class(qos_class: QosClass | None, mask: str, vendor: str) -> resctrl.Sha
     return resctrl.Shares(
         resctrl.cache_mask(mask, config.cat_range_start_percent or 0, end), resctrl.bandwidth(percent, vendor)
     )
-
-
-def _annotation(each: PodCgroups) -> str:
-    return (each.pod.metadata.annotations or {}).get(resctrl.ANNOTATION, "")

@@ -31,6 +31,7 @@ class NodeCgroups(NamedTuple):
         write_identity: writes `cpu.bvt_warp_ns` of a container that is created and not started, by uid, class and id;
             None where the runtime sets it, or this kernel has none.
         folder: from the same to the pod's cgroup, relative to a controller's root; empty before there is one.
+        remove_group: removes the resctrl group of a pod that is gone, by uid.
     """
 
     pod: Callable[[str], Pod | None] = lambda _: None
@@ -38,6 +39,7 @@ class NodeCgroups(NamedTuple):
     write: Callable[[str, str, HookValues], bool] = lambda *_: False
     folder: Callable[[str, str], str] = lambda *_: ""
     write_identity: Callable[[], Callable[[str, str, str, int], None] | None] = lambda: None
+    remove_group: Callable[[str], None] = lambda _: None
 
 
 NO_CGROUPS = NodeCgroups()

@@ -3,10 +3,17 @@
 from shared.protobuf_schema import message_classes
 
 PLUGIN, RUNTIME = "nri.pkg.api.v1alpha1.Plugin", "nri.pkg.api.v1alpha1.Runtime"
-RUN_POD_SANDBOX, START_CONTAINER = 1, 6
-"""Events of a StateChange. By the first, runtimes with NRI before 0.12 report a new pod."""
-RUN_POD_SANDBOX_EVENT, CREATE_CONTAINER_EVENT, START_CONTAINER_EVENT, UPDATE_CONTAINER_EVENT = (
+RUN_POD_SANDBOX, REMOVE_POD_SANDBOX, START_CONTAINER = 1, 3, 6
+"""Events of a StateChange. By the first two, runtimes with NRI before 0.12 report new and removed pods."""
+(
+    RUN_POD_SANDBOX_EVENT,
+    REMOVE_POD_SANDBOX_EVENT,
+    CREATE_CONTAINER_EVENT,
+    START_CONTAINER_EVENT,
+    UPDATE_CONTAINER_EVENT,
+) = (
     1 << 0,
+    1 << 2,
     1 << 3,
     1 << 5,
     1 << 7,
@@ -27,6 +34,7 @@ _NRI = message_classes(
         },
         "SynchronizeResponse": {"update": (1, "repeated ContainerUpdate"), "more": (2, "bool")},
         "RunPodSandboxRequest": {"pod": (1, "PodSandbox")},
+        "RemovePodSandboxRequest": {"pod": (1, "PodSandbox")},
         "StateChangeEvent": {"event": (1, "int32"), "pod": (2, "PodSandbox"), "container": (3, "Container")},
         "UpdateContainerRequest": {
             "pod": (1, "PodSandbox"),
@@ -62,6 +70,7 @@ _NRI = message_classes(
         "LinuxResources": {
             "memory": (1, "LinuxMemory"),
             "cpu": (2, "LinuxCPU"),
+            "rdt_class": (5, "OptionalString"),
             "unified": (6, "map"),
         },
         "LinuxMemory": {"limit": (1, "OptionalInt64"), "swap": (3, "OptionalInt64")},
@@ -71,6 +80,7 @@ _NRI = message_classes(
             "cpus": (6, "string"),
         },
         "OptionalInt64": {"value": (1, "int64")},
+        "OptionalString": {"value": (1, "string")},
         "OptionalUInt64": {"value": (1, "uint64")},
         "CreateContainerRequest": {"pod": (1, "PodSandbox"), "container": (2, "Container")},
         "CreateContainerResponse": {"adjust": (1, "ContainerAdjustment")},
@@ -105,7 +115,8 @@ PodSandbox = _NRI["PodSandbox"]
 RegisterPluginRequest = _NRI["RegisterPluginRequest"]
 ConfigureRequest, ConfigureResponse = _NRI["ConfigureRequest"], _NRI["ConfigureResponse"]
 SynchronizeRequest, SynchronizeResponse = _NRI["SynchronizeRequest"], _NRI["SynchronizeResponse"]
-RunPodSandboxRequest, StateChangeEvent, Empty = _NRI["RunPodSandboxRequest"], _NRI["StateChangeEvent"], _NRI["Empty"]
+RunPodSandboxRequest, RemovePodSandboxRequest = _NRI["RunPodSandboxRequest"], _NRI["RemovePodSandboxRequest"]
+StateChangeEvent, Empty = _NRI["StateChangeEvent"], _NRI["Empty"]
 CreateContainerRequest, CreateContainerResponse = _NRI["CreateContainerRequest"], _NRI["CreateContainerResponse"]
 UpdateContainerRequest, UpdateContainerResponse = _NRI["UpdateContainerRequest"], _NRI["UpdateContainerResponse"]
 

@@ -12,12 +12,12 @@ from services.node_agent.nri.hooked_requests import Allocations, NodeCgroups
 from services.node_agent.nri.plugin import NriPlugin
 from services.node_agent.qos_manager.enforcers.hook_audit import RuntimeSide, StartOnly
 from services.node_agent.qos_manager.qos_manager import QosManager
-from services.node_agent.runtime_hooks import gpu_environment, rdma_devices
+from services.node_agent.runtime_hooks import gpu_environment, rdma_devices, resctrl_class
 from services.node_agent.runtime_hooks.cgroup_hooks import CGROUP_HOOKS, as_hook
 from services.node_agent.runtime_hooks.container_hooks import ContainerContext, Hook, run_hooks
-from services.node_agent.runtime_hooks.hook_records import START_ONLY
 from services.node_agent.runtime_hooks.hook_stages import disabled_stages
 from services.node_agent.runtime_hooks.hook_values import HookValues
+from services.node_agent.runtime_hooks.late_hooks import late_reason
 from services.node_agent.settings import AgentSettings
 from services.node_agent.states_informer.received_node_pods import NodePodsInformer
 from shared.agents.node_pods import NodePods
@@ -90,8 +90,11 @@ def node_hooks(
     if gates[rdma_devices.NAME]:
         cards = RdmaCharDevices(Path(settings.sys_root))
         hooks[rdma_devices.NAME] = rdma_devices.rdma_devices(cards.verbs, cards.connection_manager)
+    if gates[resctrl_class.NAME]:
+        hooks[resctrl_class.NAME] = resctrl_class.resctrl_class(qos_manager.resctrl.make)
     known = KnownPods(pods)
-    return NodeHooks(hooks, known.allocations, NodeCgroups(known.pod, rules, write, folder, write_identity))
+    cgroups = NodeCgroups(known.pod, rules, write, folder, write_identity, qos_manager.resctrl.remove)
+    return NodeHooks(hooks, known.allocations, cgroups)
 
 
 def missing_at_start(hooks: Mapping[str, Hook], each: PodCgroups, container: str) -> dict[str, str]:
@@ -104,7 +107,7 @@ def missing_at_start(hooks: Mapping[str, Hook], each: PodCgroups, container: str
     annotations = dict(meta.annotations or {})
     context = ContainerContext(meta.key, meta.uid, dict(meta.labels or {}), annotations, container, each.pod)
     results = run_hooks(hooks, context)
-    return dict.fromkeys((*results.applied, *(one.hook for one in results.failures)), START_ONLY)
+    return {name: late_reason(name) for name in (*results.applied, *(one.hook for one in results.failures))}
 
 
 class KnownPods:

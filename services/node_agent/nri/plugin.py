@@ -22,7 +22,7 @@ from services.node_agent.nri.pods_of_requests import (
     kube_qos,
     resources_message,
 )
-from services.node_agent.runtime_hooks import hook_stages
+from services.node_agent.runtime_hooks import hook_stages, resctrl_class
 from services.node_agent.runtime_hooks.cgroup_hooks import (
     CGROUP_HOOKS,
     HookedContainer,
@@ -34,8 +34,9 @@ from services.node_agent.runtime_hooks.container_hooks import (
     Hook,
     run_hooks,
 )
-from services.node_agent.runtime_hooks.hook_records import START_ONLY, Expected, HookRecords, short, state_of
+from services.node_agent.runtime_hooks.hook_records import Expected, HookRecords, short, state_of
 from services.node_agent.runtime_hooks.hook_values import NO_VALUES, HookValues
+from services.node_agent.runtime_hooks.late_hooks import late_reason
 from shared.agents.actions import ContainerHooks
 from shared.errors import KoordError
 
@@ -78,6 +79,8 @@ class NriPlugin(HookedRequests):
         self.runtime = ""
         self.repaired = 0
         self._disabled, self._records = disabled, records
+        self._sandbox_of: dict[str, str] = {}
+        """Uid of a pod that started while the plugin was connected -> id of its newest sandbox."""
         self._sandboxes: dict[str, Any] = {}
         """Pods of a synchronization by the id of their sandbox, and its updates: it may come in parts."""
         self._updates: list[Any] = []
@@ -85,6 +88,7 @@ class NriPlugin(HookedRequests):
             "Configure": (messages.ConfigureRequest, self._configure),
             "Synchronize": (messages.SynchronizeRequest, self._synchronize),
             "RunPodSandbox": (messages.RunPodSandboxRequest, self._run_pod_sandbox),
+            "RemovePodSandbox": (messages.RemovePodSandboxRequest, self._remove_pod_sandbox),
             "StateChange": (messages.StateChangeEvent, self._state_change),
             "CreateContainer": (messages.CreateContainerRequest, self._create_container),
             "UpdateContainer": (messages.UpdateContainerRequest, self._update_container),
@@ -94,6 +98,9 @@ class NriPlugin(HookedRequests):
     def events(self) -> int:
         """The mask of the events at which a hook may run."""
         stages = {hook_stages.CREATE_CONTAINER: messages.CREATE_CONTAINER_EVENT}
+        if resctrl_class.NAME in self._hooks:
+            stages[hook_stages.RUN_POD_SANDBOX] = messages.RUN_POD_SANDBOX_EVENT
+            stages[hook_stages.REMOVE_POD_SANDBOX] = messages.REMOVE_POD_SANDBOX_EVENT
         if self._hooks.keys() & CGROUP_HOOKS.keys():
             stages[hook_stages.RUN_POD_SANDBOX] = messages.RUN_POD_SANDBOX_EVENT
             stages[hook_stages.UPDATE_CONTAINER] = messages.UPDATE_CONTAINER_EVENT
@@ -168,7 +175,7 @@ class NriPlugin(HookedRequests):
         for name in sorted(self._hooks.keys() - CGROUP_HOOKS.keys()):
             results = run_hooks({name: self._hooks[name]}, context)
             if results.failures or (results.applied and not has_adjustment(container, results.adjustment)):
-                failed[name] = START_ONLY
+                failed[name] = late_reason(name)
             else:
                 hooks += results.applied
         record = self._record(pod, container, hooks, failed)
@@ -201,6 +208,8 @@ class NriPlugin(HookedRequests):
     def _state_change(self, request: Any) -> Any:
         if request.event == messages.RUN_POD_SANDBOX:
             return self._run_pod_sandbox(request)
+        if request.event == messages.REMOVE_POD_SANDBOX:
+            return self._remove_pod_sandbox(request)
         if request.event == messages.START_CONTAINER:
             self._write_identity(request.pod, request.container)
         return messages.Empty()
@@ -218,8 +227,21 @@ class NriPlugin(HookedRequests):
             write(pod.uid, kube_qos(pod), container.id, values.bvt)
 
     def _run_pod_sandbox(self, request: Any) -> Any:
-        """Sets the values of a new pod's cgroup, which the kubelet has made."""
-        self._set_new_pod(request.pod)
+        """Sets the values of a new pod's cgroup, which the kubelet has made, and makes its resctrl group."""
+        if self._hooks.keys() & CGROUP_HOOKS.keys():
+            self._set_new_pod(request.pod)
+        if (hook := self._hooks.get(resctrl_class.NAME)) is not None:
+            results = run_hooks({resctrl_class.NAME: hook}, self._context(request.pod))
+            if results.applied:
+                self._sandbox_of[request.pod.uid] = request.pod.id
+            self._count(results._replace(applied=()))
+        return messages.Empty()
+
+    def _remove_pod_sandbox(self, request: Any) -> Any:
+        """Removes the resctrl group of a pod with its last sandbox; a pod may have got another one meanwhile."""
+        if self._sandbox_of.get(request.pod.uid) == request.pod.id:
+            del self._sandbox_of[request.pod.uid]
+            self._cgroups.remove_group(request.pod.uid)
         return messages.Empty()
 
     def _create_container(self, request: Any) -> Any:

@@ -71,6 +71,8 @@ def adjustment_message(adjustment: Adjustment, container: Any) -> Any:
         linux["resources"] = resources
     if adjustment.values.bvt is not None:
         linux.setdefault("resources", {})["unified"] = {"cpu.bvt_warp_ns": str(adjustment.values.bvt)}
+    if adjustment.rdt_class:
+        linux.setdefault("resources", {})["rdt_class"] = {"value": adjustment.rdt_class}
     if adjustment.values.oom_score is not None:
         linux["oom_score_adj"] = {"value": adjustment.values.oom_score}
     return {
@@ -117,7 +119,12 @@ def has_values(resources: Any, values: HookValues) -> bool:
 
 
 def has_adjustment(container: Any, adjustment: Adjustment) -> bool:
-    """Reports whether a container was created with the variables and devices of an adjustment."""
+    """Reports whether a container was created with the variables and devices of an adjustment.
+
+    A runtime does not tell the RDT class of a container, so that one with a class counts as created without.
+    """
+    if adjustment.rdt_class:
+        return False
     env = frozenset(container.env)
     devices = {device.path for device in container.linux.devices}
     return all(f"{name}={text}" in env for name, text in adjustment.env.items()) and all(

@@ -6,7 +6,7 @@ It works from the newest NodeSLO and pods received, so also without the bus. Sou
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -81,6 +81,7 @@ class QosManager:
         new_pods: writes cgroups of new pods; None before there is a cgroup of pods.
         on_write: called with path and value of each cgroup file that was written; set before the first cycle.
         plugins: of other distributions; likewise.
+        resctrl: the resctrl groups.
         state: load of the shared CPUs, from CPU burst's last cycle.
     """
 
@@ -131,6 +132,7 @@ class QosManager:
         self._non_cgroup_files = NonCgroupReconciler(
             paths.proc, paths.sys, paths.root, state_dir, gates, clock_ns, paths.terway
         )
+        self.resctrl = self._non_cgroup_files.resctrl
         self._eviction_enforcer = EvictionEnforcer(gates, report_action, clock_ns())
         self._topology_reporter = TopologyReporter(
             paths.proc, paths.sys, paths.kubelet, paths.kubelet_config, gates, report_action
@@ -162,7 +164,7 @@ class QosManager:
         self._suppress(snapshot, now_ns)
         self._burst(now_ns)
         self._evict(snapshot, now_ns)
-        self._reconcile(changed=changed, now_ns=now_ns)
+        self._reconcile(changed=changed, now_ns=now_ns, present=folders.keys())
         self._audit_hooks(folders, changed=changed)
         self._detect(snapshot)
         self._interference_gauges.run_cycle(self._lookup.pods)
@@ -183,7 +185,7 @@ class QosManager:
         suppresses = self._gates["BECPUSuppress"] and threshold is not None and threshold.enable is True
         detector.run_cycle(strategy, self._lookup.pods, best_effort, snapshot, node_type, suppresses=suppresses)
 
-    def _reconcile(self, *, changed: bool, now_ns: int) -> None:
+    def _reconcile(self, *, changed: bool, now_ns: int, present: Collection[str]) -> None:
         """Computes values when their inputs have changed, and checks the files at intervals."""
         node_pods = self._pods.in_force
         assert self.executor is not None, "made before any strategy runs"
@@ -198,7 +200,7 @@ class QosManager:
             )
         else:
             self._cgroup_reconciler.reconcile_again()
-        self._non_cgroup_files.reconcile(self._spec, node_pods.object, self._lookup.pods)
+        self._non_cgroup_files.reconcile(self._spec, node_pods.object, self._lookup.pods, present)
         for folder, class_id in self._non_cgroup_files.class_ids(self._lookup.pods):
             self.executor.update(CgroupValue("net_cls.classid", folder, str(class_id)))
         if self._gates["BlkIOReconcile"] and self._spec.resource_qos_strategy is not None:

@@ -57,12 +57,17 @@ class CharDevice(NamedTuple):
 
 
 class Adjustment(NamedTuple):
-    """Changes of one container: variables by name, mounts, devices, values of its cgroup."""
+    """Changes of one container: variables by name, mounts, devices, values of its cgroup, its RDT class.
+
+    Attributes:
+        rdt_class: name of a resctrl group; empty: none.
+    """
 
     env: Mapping[str, str] = {}
     mounts: tuple[BindMount, ...] = ()
     devices: tuple[CharDevice, ...] = ()
     values: HookValues = NO_VALUES
+    rdt_class: str = ""
 
 
 NO_ADJUSTMENT = Adjustment()
@@ -120,5 +125,6 @@ def run_hooks(hooks: Mapping[str, Hook], context: ContainerContext, *, stop_at_f
                 (*adjustment.mounts, *found.mounts),
                 (*adjustment.devices, *found.devices),
                 adjustment.values.overlaid_by(found.values),
+                found.rdt_class or adjustment.rdt_class,
             )
     return HookResults(adjustment, tuple(applied), tuple(failures))

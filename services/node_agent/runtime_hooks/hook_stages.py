@@ -6,11 +6,12 @@ from shared.runtime_hooks.stages import AFTER_START_CONTAINER
 RUN_POD_SANDBOX = "PreRunPodSandbox"
 CREATE_CONTAINER = "PreCreateContainer"
 UPDATE_CONTAINER = "PreUpdateContainerResources"
+REMOVE_POD_SANDBOX = "PreRemoveRunPodSandbox"
+_WITH_HOOKS = (RUN_POD_SANDBOX, CREATE_CONTAINER, UPDATE_CONTAINER, REMOVE_POD_SANDBOX)
 WITHOUT_HOOKS = (
     "PreStartContainer",
     "PostStopContainer",
     "PostStopPodSandbox",
-    "PreRemoveRunPodSandbox",
 )
 """Stages at which no hook runs."""
 
@@ -19,7 +20,7 @@ class BadStages(KoordError):
     """A list of stages that is invalid."""
 
     def __init__(self, found: str) -> None:
-        stages = ", ".join((RUN_POD_SANDBOX, CREATE_CONTAINER, UPDATE_CONTAINER))
+        stages = ", ".join(_WITH_HOOKS)
         super().__init__(
             f"KOORD_NODE_AGENT_DISABLED_HOOK_STAGES: {found!r} is no stage; give {stages}, separated by commas"
         )
@@ -33,7 +34,7 @@ def disabled_stages(text: str) -> frozenset[str]:
     """
     found = set()
     for name in filter(None, (part.strip() for part in text.split(","))):
-        if name in {RUN_POD_SANDBOX, CREATE_CONTAINER, UPDATE_CONTAINER, AFTER_START_CONTAINER}:
+        if name in {*_WITH_HOOKS, AFTER_START_CONTAINER}:
             found.add(name)
         elif name not in WITHOUT_HOOKS:
             raise BadStages(name)
