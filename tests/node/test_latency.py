@@ -1,15 +1,19 @@
 """Batch pods do not slow down a service beside them, as long as best effort is suppressed."""
 
 import asyncio
+import os
 from pathlib import Path
 from statistics import median
 
 import pytest
 
 from cli.dev.node.kubelet_node import RealNode
+from tests.node.burst_experiment import Burst, bursts
+from tests.node.hooked_containers import connections
 from tests.node.kill_services import VICTIMS, kill_at_random, kill_in_turn, watched
 from tests.node.koordstream_on_node import site
 from tests.node.latency_experiment import COLOCATED, Pace, Service, measured, service_in
+from tests.support.waiting import until
 
 EXAMPLES = Path(__file__).parents[2] / "k8s" / "examples"
 SPACE = "beside"
@@ -59,6 +63,32 @@ async def test_killed_services_do_not_slow_a_service_down(real_node: RealNode, t
     ratios = [held / quiet for quiet, held in turns]
     print(turns, ratios)
     assert median(ratios) <= 1.2, turns
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+async def test_a_starting_burst_slows_a_service_down_less_where_containers_are_bounded_from_their_start(
+    real_node: RealNode, tmp_path: Path
+) -> None:
+    """Runs three turns, each with NRI and with the reconciler alone; suppression is off, so that quotas alone bound."""
+    namespace = f"{SPACE}-burst"
+    real_node.cluster.create_namespace(namespace, COLOCATED)
+    real_node.cluster.apply(EXAMPLES / "webhooks" / "colocation-profile.yaml")
+    agent = {"FEATURES": "OOMScoreAdj=true", "NRI_SOCKET": str(real_node.folder / "nri.sock")}
+    found: dict[bool, list[Burst]] = {True: [], False: []}
+    async with site(real_node, tmp_path, agent) as there:
+        service = await service_in(there, namespace)
+        (real_node.tree.folder("cpu") / "cpu.shares").write_text(str(WEIGHT))
+        await until(lambda: connections(there) > 0, "connection of the agent to the runtime")
+        for turn in range(3):
+            for nri, each in found.items():
+                each.append(await bursts(service, Pace(20), turn, nri=nri))
+                print("NRI" if nri else "reconciler", each[-1], os.getloadavg())
+    ratios = {nri: median(one.ratio for one in each) for nri, each in found.items()}
+    print({"NRI" if nri else "reconciler": ratio for nri, ratio in ratios.items()})
+    assert all(each.right == each.started for each in found[True]), found
+    assert not any(each.right == each.started for each in found[False]), found
+    assert ratios[True] < ratios[False], found
 
 
 async def _with_kills(service: Service, seed: int) -> tuple[int, int]:
