@@ -44,7 +44,7 @@ class Receiver(NamedTuple):
 def shaped_classes(shares: Shares) -> dict[int, Share]:
     """Returns minor -> share of the classes whose packets are redirected.
 
-    A guaranteed bandwidth concerns both classes: the other one gives way.
+    A guaranteed bandwidth concerns both classes: what one is guaranteed, the other one cannot have.
     """
     guaranteed = shares.ls_in.least or shares.be_in.least
     classes = {LS_MINOR: shares.ls_in, BE_MINOR: shares.be_in}
@@ -118,9 +118,8 @@ class IngressShares:
         interface = self.interface or default_interface(self._proc)
         if not self._cleared and interface and self._exists():
             self._remove_filters(interface)
-            if not self._show("tc", "filter", "show", "dev", interface, "ingress") and not self._show(
-                "tc", "filter", "show", "dev", interface, "egress"
-            ):
+            filters = (self._show("tc", "filter", "show", "dev", interface, way) for way in ("ingress", "egress"))
+            if "clsact" in self._show("tc", "qdisc", "show", "dev", interface) and not any(filters):
                 self._run("tc", "qdisc", "del", "dev", interface, "clsact")
             self._run("ip", "link", "del", INTERMEDIATE)
         self.interface, self._done, self._cleared = "", (), True

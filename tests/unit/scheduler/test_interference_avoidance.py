@@ -57,7 +57,7 @@ def placed(*interfered: str, profile: str = PROFILE, incoming: Pod | None = None
     return found[uid], render(explain(history_of(world, uid)))
 
 
-def test_a_best_effort_pod_goes_elsewhere_and_its_explanation_says_why() -> None:
+def test_a_best_effort_pod_gets_another_node_and_its_explanation_has_the_reason() -> None:
     on, shown = placed("big")
     assert on == "small"
     (line,) = [number for number, text in enumerate(shown.splitlines()) if text.startswith("     big: ")]
