@@ -115,7 +115,7 @@ class IngressLimits:
         """Returns the node's end of the first pair of interfaces in a process's network; empty without one."""
         inside = Path(self._processes.proc) / str(pid) / "ns/net"
         shown = self._run(("nsenter", f"--net={inside}", "ip", "-o", "link")) or ""
-        return next((names[peer] for _, _, peer in _links(shown) if peer in names), "")
+        return next((names[peer] for _, _, peer in _links(shown) if peer is not None and peer in names), "")
 
     def _disciplines(self) -> dict[str, tuple[str, str]] | None:
         """Returns (kind, handle) of the discipline at the root of each interface; None where tc cannot tell.
