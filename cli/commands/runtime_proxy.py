@@ -16,7 +16,11 @@ import click
     metavar="SOCKET",
     help="Socket of the container runtime.  [default: /var/run/containerd/containerd.sock]",
 )
-@click.option("--backend-runtime-mode", metavar="MODE", help="Containerd; Docker is not supported.")
+@click.option(
+    "--backend-runtime-mode",
+    metavar="MODE",
+    help="Containerd: any runtime with CRI v1. Docker: Docker's HTTP API.  [default: Containerd]",
+)
 @click.option(
     "--runtime-hook-server-key",
     metavar="LABEL",
@@ -26,7 +30,8 @@ import click
 def runtime_proxy(**given: str | None) -> int:
     """Call hooks before containers start: a proxy between the kubelet and its container runtime.
 
-    The kubelet's --container-runtime-endpoint names the proxy's socket. Hook servers, such as the node agent with
+    The kubelet's --container-runtime-endpoint names the proxy's socket, or with Docker the --docker-endpoint of
+    cri-dockerd or of a kubelet before 1.24. Hook servers, such as the node agent with
     KOORD_NODE_AGENT_HOOK_SERVER=true, register by a file; docs/runtime-proxy.md shows both. INT and TERM end it; the
     kubelet connects again as soon as it runs.
 

@@ -24,6 +24,8 @@ def check_pod(subject: Any, answer: Any) -> None:
     _check_keys("labels", subject.labels, answer.labels)
     _check_keys("annotations", subject.annotations, answer.annotations)
     _check_parent("cgroup_parent", answer.cgroup_parent)
+    if subject.HasField("resources"):
+        _check_resources("resources", answer.resources)
 
 
 def check_container(subject: Any, answer: Any) -> None:
@@ -37,19 +39,20 @@ def check_container(subject: Any, answer: Any) -> None:
     for name in answer.container_envs:
         if not name or "=" in name or "\0" in name + answer.container_envs[name]:
             raise BadAnswer(f"container_envs has {name!r}, which is no name of a variable or has no valid value")
-    resources = answer.container_resources
+    _check_resources("container_resources", answer.container_resources)
+
+
+def _check_resources(name: str, resources: Any) -> None:
     for field in _AMOUNTS:
         if (value := getattr(resources, field)) < 0 and value != -1:
-            raise BadAnswer(
-                f"container_resources.{field} is {value}; give an amount, or 0 or -1 to leave the request's"
-            )
+            raise BadAnswer(f"{name}.{field} is {value}; give an amount, or 0 or -1 to leave the request's")
     if resources.cpu_quota < -1:
-        raise BadAnswer(f"container_resources.cpu_quota is {resources.cpu_quota}; -1 stands for no quota")
+        raise BadAnswer(f"{name}.cpu_quota is {resources.cpu_quota}; -1 stands for no quota")
     for field in ("cpuset_cpus", "cpuset_mems"):
         try:
             parse_cpus(getattr(resources, field))
         except BadCpuList as error:
-            raise BadAnswer(f"container_resources.{field}: {error}") from error
+            raise BadAnswer(f"{name}.{field}: {error}") from error
 
 
 def _check_keys(field: str, before: Mapping[str, str], after: Mapping[str, str]) -> None:

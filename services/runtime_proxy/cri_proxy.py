@@ -7,14 +7,14 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import grpc
 from google.protobuf.message import DecodeError
 
 from services.runtime_proxy.cri_messages import CRI_V1
 from services.runtime_proxy.hook_client import HookClient, HookRefused
-from services.runtime_proxy.hooked_calls import CALLS, HookedCall, describe, pod_labels
+from services.runtime_proxy.hooked_calls import CALLS, HookedCall, describe
 from services.runtime_proxy.known_containers import KnownContainers
 
 log = logging.getLogger(__name__)
@@ -28,24 +28,17 @@ AHEAD_S = 0.02
 _OWN_METADATA = ("user-agent", "te", "content-type")
 
 
-class SkippedPods(NamedTuple):
-    """The label of pods that no hook is called for: those of hook servers themselves."""
-
-    key: str
-    value: str
-
-
 class CriProxy(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio has no types
     """Handlers for all methods of all services; the runtime knows which of them exist."""
 
-    def __init__(self, runtime: Any, hooks: HookClient, known: KnownContainers, skipped: SkippedPods) -> None:
+    def __init__(self, runtime: Any, hooks: HookClient, known: KnownContainers) -> None:
         """Prepares one.
 
         Args:
             runtime: channel to it.
             known: its pods and containers.
         """
-        self._runtime, self._hooks, self._known, self._skipped = runtime, hooks, known, skipped
+        self._runtime, self._hooks, self._known = runtime, hooks, known
 
     def service(self, details: Any) -> Any:
         """Returns the handler of a call."""
@@ -102,16 +95,14 @@ class CriProxy(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio has no t
             if call.before:  # a kubelet stops what has stopped, and removes it: nothing is missed there
                 log.info("a request passes without hooks: its container is not known", extra={"call": method})
             return await self._forward(method, data, context)
-        skipped = pod_labels(subject).get(self._skipped.key) == self._skipped.value
-        if call.before and not skipped:
-            try:
-                changed = await self._hooks.before(call.before, subject)
-            except HookRefused as refused:
-                log.error("a request is refused", extra={"call": method, "why": str(refused)})  # noqa: TRY400
-                await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(refused))
-            if changed and call.write is not None:
-                call.write(request, subject)
-                data = request.SerializeToString()
+        try:
+            changed = await self._hooks.before(call.before, subject)
+        except HookRefused as refused:
+            log.error("a request is refused", extra={"call": method, "why": str(refused)})  # noqa: TRY400
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(refused))
+        if changed and call.write is not None:
+            call.write(request, subject)
+            data = request.SerializeToString()
         answer, failure = b"", None
         try:
             answer = await self._called(method, data, context)
@@ -119,8 +110,7 @@ class CriProxy(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio has no t
             failure = error
         else:
             self._record(call, request, subject, answer)
-        if call.after and not skipped:
-            await self._hooks.after(call.after, subject)
+        await self._hooks.after(call.after, subject)
         if failure is not None:
             await _abort(context, failure)
         return answer

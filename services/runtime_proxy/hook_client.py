@@ -2,13 +2,13 @@
 
 import asyncio
 import logging
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
 from google.protobuf.message import DecodeError
 
 from services.runtime_proxy.answer_check import BadAnswer
-from services.runtime_proxy.hooked_calls import describe, is_pod, merge_answer
+from services.runtime_proxy.hooked_calls import describe, is_pod, merge_answer, pod_labels
 from services.runtime_proxy.registered_servers import RegisteredServers
 from shared.errors import KoordError
 from shared.runtime_hooks.messages import ContainerResourceHookResponse, PodSandboxHookResponse, method_of
@@ -19,6 +19,13 @@ log = logging.getLogger(__name__)
 MAX_CHANNELS = 10
 OWN_CONNECTIONS = (("grpc.use_local_subchannel_pool", 1),)
 """A new channel does not wait where a former one could not connect."""
+
+
+class SkippedPods(NamedTuple):
+    """The label of pods that no hook is called for: those of hook servers themselves."""
+
+    key: str
+    value: str
 
 
 class HookRefused(KoordError):
@@ -36,13 +43,14 @@ class _Unreachable(_Failed):
 class HookClient:
     """Calls the hook servers that are registered."""
 
-    def __init__(self, servers: RegisteredServers, within_s: float) -> None:
+    def __init__(self, servers: RegisteredServers, within_s: float, skipped: SkippedPods) -> None:
         """Prepares one.
 
         Args:
             within_s: seconds that one server has for its answer.
+            skipped: pods for which no server is called.
         """
-        self._servers, self._within_s = servers, within_s
+        self._servers, self._within_s, self._skipped = servers, within_s, skipped
         self._channels: dict[str, Any] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -52,10 +60,13 @@ class HookClient:
         Where a server is not there, the next one of the stage is called. Without an answer the request goes on as it
         is, unless the policy of a server that failed is `Fail`.
 
+        Args:
+            stage: empty: none, and nothing is called.
+
         Raises:
             HookRefused: it is.
         """
-        for registration in self._servers.for_stage(stage):
+        for registration in self._called(stage, subject):
             try:
                 merge_answer(subject, await self._answer(registration, stage, subject))
             except (_Failed, BadAnswer) as error:
@@ -71,16 +82,31 @@ class HookClient:
             return True
         return False
 
-    async def after(self, stage: str, subject: Any) -> None:
-        """Calls the first server of a stage after a request; its answer and its failure change nothing."""
-        for registration in self._servers.for_stage(stage):
+    async def after(self, stage: str, subject: Any) -> str:
+        """Calls the first server of a stage after a request, as `before` does; its answer changes nothing.
+
+        Returns:
+            the failure of a server whose policy is `Fail`; empty without one.
+        """
+        for registration in self._called(stage, subject):
             try:
                 await self._answer(registration, stage, subject)
             except _Failed as error:
                 _log(registration, stage, subject, str(error))
+                if registration.refuses:
+                    return (
+                        f"{stage} of {describe(subject)} failed after the request was carried out: hook server "
+                        f"{registration.remote_endpoint}, whose failure-policy is Fail: {error}"
+                    )
                 if isinstance(error, _Unreachable):
                     continue
-            return
+            return ""
+        return ""
+
+    def _called(self, stage: str, subject: Any) -> list[Registration]:
+        if not stage or pod_labels(subject).get(self._skipped.key) == self._skipped.value:
+            return []
+        return self._servers.for_stage(stage)
 
     async def close(self) -> None:
         """Closes all connections."""

@@ -82,11 +82,13 @@ def _record_pod(known: KnownContainers, _: Any, subject: Any, response: bytes) -
     known.pods[cri.RunPodSandboxResponse.FromString(response).pod_sandbox_id] = subject
 
 
-def _pod(known: KnownContainers, request: Any) -> Any | None:
+def known_pod(known: KnownContainers, request: Any) -> Any | None:
+    """Returns a copy of the pod that a request names by its sandbox; None: it is not known."""
     return _copied(known.pods.get(request.pod_sandbox_id))
 
 
-def _forget_pod(known: KnownContainers, request: Any, _: Any, __: bytes) -> None:
+def forget_pod(known: KnownContainers, request: Any, _: Any, __: bytes) -> None:
+    """Forgets a pod with its containers."""
     known.remove_pod(request.pod_sandbox_id)
 
 
@@ -117,17 +119,21 @@ def _record_container(known: KnownContainers, request: Any, subject: Any, respon
     known.containers[subject.container_meta.id] = KnownContainer(request.pod_sandbox_id, subject)
 
 
-def _container(known: KnownContainers, request: Any) -> Any | None:
+def known_container(known: KnownContainers, request: Any) -> Any | None:
+    """Returns a copy of the container that a request names; None: it is not known."""
     found = known.containers.get(request.container_id)
     return None if found is None else _copied(found.subject)
 
 
-def _updated_container(known: KnownContainers, request: Any) -> Any | None:
-    """Returns a container with the update in it; the update alone where the proxy did not see it created."""
-    subject = _container(known, request)
+def updated_container(known: KnownContainers, request: Any, update: Any) -> Any | None:
+    """Returns a container with an update in it; the update alone where the proxy did not see it created.
+
+    Args:
+        update: LinuxContainerResources of the hook service.
+    """
+    subject = known_container(known, request)
     if subject is None:
         return None
-    update = as_hook(request.linux)
     if subject.HasField("container_resources"):
         update_resources(subject.container_resources, update)
     else:
@@ -135,17 +141,23 @@ def _updated_container(known: KnownContainers, request: Any) -> Any | None:
     return subject
 
 
-def _record_update(known: KnownContainers, request: Any, subject: Any, _: bytes) -> None:
+def _updated_container(known: KnownContainers, request: Any) -> Any | None:
+    return updated_container(known, request, as_hook(request.linux))
+
+
+def record_update(known: KnownContainers, request: Any, subject: Any, _: bytes) -> None:
+    """Records a container as it was updated."""
     if (found := known.containers.get(request.container_id)) is not None:
         known.containers[request.container_id] = found._replace(subject=subject)
 
 
-def _forget_container(known: KnownContainers, request: Any, _: Any, __: bytes) -> None:
+def forget_container(known: KnownContainers, request: Any, _: Any, __: bytes) -> None:
+    """Forgets a container."""
     known.containers.pop(request.container_id, None)
 
 
-def _nothing(*_: Any) -> None:
-    return None
+def record_nothing(*_: Any) -> None:
+    """Records nothing: the call changes no container as hook servers get it."""
 
 
 def _copied(subject: Any | None) -> Any | None:
@@ -162,7 +174,9 @@ CALLS: Mapping[str, HookedCall] = {
         "RunPodSandbox": HookedCall(
             cri.RunPodSandboxRequest, _new_pod, _record_pod, stages.RUN_POD_SANDBOX, write=write_run_pod_sandbox
         ),
-        "StopPodSandbox": HookedCall(cri.StopPodSandboxRequest, _pod, _forget_pod, after=stages.AFTER_STOP_POD_SANDBOX),
+        "StopPodSandbox": HookedCall(
+            cri.StopPodSandboxRequest, known_pod, forget_pod, after=stages.AFTER_STOP_POD_SANDBOX
+        ),
         "CreateContainer": HookedCall(
             cri.CreateContainerRequest,
             _new_container,
@@ -172,22 +186,22 @@ CALLS: Mapping[str, HookedCall] = {
         ),
         "StartContainer": HookedCall(
             cri.StartContainerRequest,
-            _container,
-            _nothing,
+            known_container,
+            record_nothing,
             stages.START_CONTAINER,
             stages.AFTER_START_CONTAINER,
         ),
         "UpdateContainerResources": HookedCall(
             cri.UpdateContainerResourcesRequest,
             _updated_container,
-            _record_update,
+            record_update,
             stages.UPDATE_CONTAINER,
             write=write_update_container,
         ),
         "StopContainer": HookedCall(
-            cri.StopContainerRequest, _container, _forget_container, after=stages.AFTER_STOP_CONTAINER
+            cri.StopContainerRequest, known_container, forget_container, after=stages.AFTER_STOP_CONTAINER
         ),
-        "RemoveContainer": HookedCall(cri.RemoveContainerRequest, _container, _forget_container),
+        "RemoveContainer": HookedCall(cri.RemoveContainerRequest, known_container, forget_container),
     }.items()
 }
 """The calls by their gRPC method; every other passes through."""

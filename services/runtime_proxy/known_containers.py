@@ -75,12 +75,15 @@ def pod_of(config: Any, runtime_handler: str = "") -> Any:
 
 def container_of(pod: Any) -> Any:
     """Returns a container of a pod, without anything of its own."""
-    return messages.ContainerResourceHookRequest(
+    found = messages.ContainerResourceHookRequest(
         pod_meta=pod.pod_meta,
         pod_annotations=dict(pod.annotations),
         pod_labels=dict(pod.labels),
         pod_cgroup_parent=pod.cgroup_parent,
     )
+    if pod.HasField("resources"):
+        found.pod_resources.CopyFrom(pod.resources)
+    return found
 
 
 def _metadata(metadata: Any) -> Any:

@@ -3,8 +3,8 @@
 Source: spec/node-agent.md 5.6.
 """
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 from services.runtime_proxy import cri_messages as cri
 from shared.runtime_hooks import messages
@@ -12,6 +12,7 @@ from shared.runtime_hooks import messages
 LEAST_OOM_SCORE, MOST_OOM_SCORE = -1000, 1000
 _IF_POSITIVE = ("cpu_period", "cpu_shares", "memory_limit_in_bytes", "memory_swap_limit_in_bytes")
 _CPUSETS = ("cpuset_cpus", "cpuset_mems")
+_Variable = TypeVar("_Variable")
 
 
 def overlay_resources(resources: Any, answer: Any) -> None:
@@ -50,11 +51,13 @@ def _overlay(resources: Any, other: Any) -> None:
 
 
 def merge_into_pod(subject: Any, answer: Any) -> None:
-    """Changes a pod as recorded by an answer. Its resources do not count."""
+    """Changes a pod as recorded by an answer. Its resources count where the request to run it has resources: Docker's."""
     subject.labels.update(answer.labels)
     subject.annotations.update(answer.annotations)
     if answer.cgroup_parent:
         subject.cgroup_parent = answer.cgroup_parent
+    if subject.HasField("resources") and answer.HasField("resources"):
+        overlay_resources(subject.resources, answer.resources)
 
 
 def merge_into_container(subject: Any, answer: Any) -> None:
@@ -84,7 +87,10 @@ def write_create_container(request: Any, subject: Any) -> None:
         request.config.linux.resources.CopyFrom(as_cri(subject.container_resources))
     if subject.pod_cgroup_parent:
         request.sandbox_config.linux.cgroup_parent = subject.pod_cgroup_parent
-    envs = _written_envs(list(request.config.envs), dict(subject.container_envs))
+    before = [(None if _text(each.value) is None else each.key, each) for each in request.config.envs]
+    envs = written_variables(
+        before, subject.container_envs, lambda name, value: cri.KeyValue(key=name, value=value.encode())
+    )
     del request.config.envs[:]
     request.config.envs.extend(envs)
 
@@ -100,18 +106,23 @@ def write_update_container(request: Any, subject: Any) -> None:
         request.linux.MergeFrom(merged)
 
 
-def _written_envs(before: list[Any], envs: dict[str, str]) -> list[Any]:
+def written_variables(
+    before: Iterable[tuple[str | None, _Variable]], envs: Mapping[str, str], made: Callable[[str, str], _Variable]
+) -> list[_Variable]:
     """Returns the variables of a container: those of the request in their order, then the new ones by name.
 
-    A variable whose value is not UTF-8 cannot be sent to a hook server, and stays.
+    Args:
+        before: those of the request with their names; None: it cannot be sent to a hook server, and stays.
+        envs: as answered.
+        made: returns a variable from its name and value.
     """
-    kept = []
-    for variable in before:
-        if _text(variable.value) is None:
+    kept, left = [], dict(envs)
+    for name, variable in before:
+        if name is None:
             kept.append(variable)
-        elif variable.key in envs:
-            kept.append(cri.KeyValue(key=variable.key, value=envs.pop(variable.key).encode()))
-    return [*kept, *(cri.KeyValue(key=name, value=envs[name].encode()) for name in sorted(envs))]
+        elif name in left:
+            kept.append(made(name, left.pop(name)))
+    return [*kept, *(made(name, left[name]) for name in sorted(left))]
 
 
 def envs_of(variables: Iterable[Any]) -> dict[str, str]:

@@ -26,12 +26,13 @@ class RuntimeProxySettings(Settings, frozen=True, kw_only=True):
 
 
 class ProxyOptions(NamedTuple):
-    """Flags in force: paths of sockets, and the label of pods without hooks."""
+    """Flags in force: paths of sockets, the label of pods without hooks, and whether the runtime is Docker."""
 
     endpoint: str = "/var/run/koord-runtimeproxy/runtimeproxy.sock"
     runtime_endpoint: str = "/var/run/containerd/containerd.sock"
     skipped_key: str = "runtimeproxy.koordinator.sh/skip-hookserver"
     skipped_value: str = "true"
+    docker: bool = False
 
 
 class BadProxyOption(KoordError):
@@ -49,13 +50,8 @@ def options_of(flags: Mapping[str, str]) -> ProxyOptions:
     """
     default = ProxyOptions()
     mode = flags.get("backend-runtime-mode", CONTAINERD)
-    if mode == DOCKER:
-        raise BadProxyOption(
-            f"--backend-runtime-mode {DOCKER} is not supported: the proxy speaks CRI v1; with Docker, point "
-            f"--remote-runtime-service-endpoint to the socket of cri-dockerd and leave the mode {CONTAINERD}"
-        )
-    if mode != CONTAINERD:
-        raise BadProxyOption(f"--backend-runtime-mode is {mode!r}; give {CONTAINERD}")
+    if mode not in (CONTAINERD, DOCKER):
+        raise BadProxyOption(f"--backend-runtime-mode is {mode!r}; give {CONTAINERD} or {DOCKER}")
     endpoint = _socket("koord-runtimeproxy-endpoint", flags, default.endpoint)
     runtime = _socket("remote-runtime-service-endpoint", flags, default.runtime_endpoint)
     if endpoint == runtime:
@@ -65,6 +61,7 @@ def options_of(flags: Mapping[str, str]) -> ProxyOptions:
         runtime,
         flags.get("runtime-hook-server-key", default.skipped_key),
         flags.get("runtime-hook-server-val", default.skipped_value),
+        mode == DOCKER,
     )
 
 

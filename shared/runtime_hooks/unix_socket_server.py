@@ -1,6 +1,8 @@
 """A gRPC server on a unix socket that its owner alone may use."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +18,25 @@ async def start_server(socket: Path, handler: Any, options: tuple[tuple[str, int
     Raises:
         OSError, RuntimeError: the socket cannot be made.
     """
-    _make_place(socket)
     server = grpc.aio.server(options=options)
     server.add_generic_rpc_handlers((handler,))
-    before = os.umask(0o177)
-    try:
+    with made_for_owner(socket):
         server.add_insecure_port(f"unix:{socket}")
-    finally:
-        os.umask(before)
     await server.start()
     return server
 
 
-def _make_place(socket: Path) -> None:
+@contextmanager
+def made_for_owner(socket: Path) -> Iterator[None]:
+    """Makes place for a socket that is made within, for its owner alone.
+
+    Raises:
+        OSError: there is no place.
+    """
     socket.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     socket.unlink(missing_ok=True)
+    before = os.umask(0o177)
+    try:
+        yield
+    finally:
+        os.umask(before)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from services.runtime_proxy import cri_messages as cri
-from services.runtime_proxy.hook_client import MAX_CHANNELS, HookClient, HookRefused
+from services.runtime_proxy.hook_client import MAX_CHANNELS, HookClient, HookRefused, SkippedPods
 from services.runtime_proxy.known_containers import pod_of
 from services.runtime_proxy.registered_servers import RegisteredServers
 from services.runtime_proxy.settings import BadProxyOption, options_of
@@ -25,7 +25,7 @@ async def folder() -> AsyncIterator[Path]:
 
 @pytest.fixture
 async def client(folder: Path) -> AsyncIterator[HookClient]:
-    found = HookClient(RegisteredServers(folder / "registered"), within_s=0.3)
+    found = HookClient(RegisteredServers(folder / "registered"), 0.3, SkippedPods("skip", "true"))
     yield found
     await found.close()
 
@@ -52,7 +52,9 @@ async def test_the_first_server_that_can_be_reached_is_called(folder: Path, clie
         HookRefused, match=r"PreRunPodSandbox of pod default/web is refused: .*2.sock.*cannot be reached"
     ):
         await client.before(RUN_POD_SANDBOX, pod())
-    await client.after(AFTER_STOP_POD_SANDBOX, pod())  # a failure after a call changes nothing
+    assert "2.sock, whose failure-policy is Fail" in await client.after(AFTER_STOP_POD_SANDBOX, pod())
+    register(registered, folder / "2.sock", name="2.json")
+    assert not await client.after(AFTER_STOP_POD_SANDBOX, pod())  # by its policy it changes nothing
 
 
 async def test_a_server_that_hangs_is_not_replaced_by_the_next(folder: Path, client: HookClient) -> None:
@@ -79,8 +81,7 @@ async def test_connections_to_servers_of_the_past_are_closed(folder: Path, clien
 @pytest.mark.parametrize(
     ("flags", "error"),
     [
-        ({"backend-runtime-mode": "Docker"}, "--backend-runtime-mode Docker is not supported.*cri-dockerd"),
-        ({"backend-runtime-mode": "crio"}, "--backend-runtime-mode is 'crio'; give Containerd"),
+        ({"backend-runtime-mode": "crio"}, "--backend-runtime-mode is 'crio'; give Containerd or Docker"),
         (
             {"koord-runtimeproxy-endpoint": "p.sock"},
             "--koord-runtimeproxy-endpoint is 'p.sock'; give the absolute path",

@@ -9,7 +9,9 @@ import grpc
 import pytest
 
 from services.runtime_proxy import cri_messages as cri
-from services.runtime_proxy.service import NoRuntime, NoSocket, _serve
+from services.runtime_proxy.own_socket import NoSocket
+from services.runtime_proxy.serve_cri import NoRuntime
+from services.runtime_proxy.service import _serve
 from services.runtime_proxy.settings import ProxyOptions, RuntimeProxySettings
 from shared.runtime_hooks.unix_socket_server import start_server
 

@@ -1,0 +1,1 @@
+"""Docker in place of a runtime with CRI: the same hooks in requests of its HTTP API."""
