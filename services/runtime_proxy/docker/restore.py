@@ -1,4 +1,4 @@
-"""What a proxy that starts learns from Docker: its cgroup driver, and the pods and containers that there are.
+"""The state of Docker when the proxy starts: its cgroup driver, and the pods and containers that there are.
 
 Source: spec/node-agent.md 5.7.
 """
@@ -39,20 +39,20 @@ class Restored(NamedTuple):
 
 
 class Info(msgspec.Struct, frozen=True, rename="pascal"):
-    """What is read of GET /info."""
+    """The fields of GET /info that are read."""
 
     server_version: str
     cgroup_driver: str
 
 
 class Listed(msgspec.Struct, frozen=True, rename="pascal"):
-    """What is read of GET /containers/json."""
+    """The fields of an entry of GET /containers/json that are read."""
 
     id: str
 
 
 class Inspected(msgspec.Struct, frozen=True, rename="pascal"):
-    """What is read of a container."""
+    """The fields of an inspected container that are read."""
 
     id: str
     name: str

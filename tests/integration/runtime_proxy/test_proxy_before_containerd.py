@@ -2,10 +2,8 @@
 
 import asyncio
 import json
-import os
 import stat
 import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -15,17 +13,7 @@ from typing import Any
 import grpc
 import pytest
 
-from cli.processes.child_process import Process
-from services.node_agent.hook_server.hook_answers import HookAnswers
-from services.node_agent.hook_server.hook_server import REGISTRATION, HookServer
-from services.node_agent.nri.hooked_requests import NodeCgroups
-from services.node_agent.runtime_hooks.batch_resource import BatchRule
-from services.node_agent.runtime_hooks.cgroup_hooks import CGROUP_HOOKS, as_hook
-from services.node_agent.runtime_hooks.hook_records import HookRecords
-from services.node_agent.runtime_hooks.hook_rules import HookRules
-from shared.runtime.task_cancellation import cancel_and_wait
 from shared.runtime_hooks import stages
-from shared.runtime_hooks.registration import Registration
 from tests.integration.runtime_proxy.containerd_node import (
     RUNTIME,
     ContainerdNode,
@@ -33,31 +21,20 @@ from tests.integration.runtime_proxy.containerd_node import (
     channel,
     message,
 )
+from tests.integration.runtime_proxy.proxy_process import HOOK_WITHIN_S, ProxyProcess
 from tests.support.waiting import until
 from tests.unit.runtime_proxy.hook_server import HookServer as AnyHookServer
-from tests.unit.runtime_proxy.hook_server import changed, hanging, register, serving, undecodable
+from tests.unit.runtime_proxy.hook_server import changed, hanging, register, undecodable
 
 pytestmark = pytest.mark.node
-HOOK_WITHIN_S = 0.5
 
 
-class Proxy:
-    """The proxy's process."""
+class Proxy(ProxyProcess):
+    """The proxy before containerd."""
 
     def __init__(self, node: ContainerdNode, folder: Path) -> None:
-        self.node, self.folder = node, folder
-        self.socket, self.registrations, self.hooks = folder / "p.sock", folder / "registered", folder / "h.sock"
-        command = [sys.executable, "-m", "cli", "run", "runtime-proxy"]
-        command += [f"--koord-runtimeproxy-endpoint={self.socket}", f"--remote-runtime-service-endpoint={node.socket}"]
-        variables = {"REGISTRATIONS": str(self.registrations), "HOOK_WITHIN_S": str(HOOK_WITHIN_S)}
-        env = os.environ | {f"KOORD_RUNTIME_PROXY_{name}": value for name, value in variables.items()}
-        self.log = folder / "proxy.log"
-        self.process = Process("runtime-proxy", command, self.log, env=env)
-
-    def start(self) -> None:
-        before = self.log.stat().st_size if self.log.exists() else 0
-        self.process.start()
-        self.process.wait_until(lambda: '"running"' in self.log.read_text()[before:], 20)
+        super().__init__(folder, node.socket)
+        self.node = node
 
     @asynccontextmanager
     async def kubelet(self, pod: str, socket: Path | None = None) -> AsyncIterator[Kubelet]:
@@ -75,12 +52,8 @@ def proxy(containerd: ContainerdNode) -> Iterator[Proxy]:
 
 @pytest.fixture
 async def hooks(proxy: Proxy) -> AsyncIterator[AnyHookServer]:
-    server = AnyHookServer()
-    register(proxy.registrations, proxy.hooks)
-    async with serving(server, proxy.hooks):
+    async with proxy.hooked() as server:
         yield server
-    for file in proxy.registrations.iterdir():
-        file.unlink()
 
 
 def first_values(node: ContainerdNode, pod: str, container: str = "main", within_s: float = 5.0) -> dict[str, str]:
@@ -251,18 +224,9 @@ async def test_a_proxy_that_is_stopped_finishes_its_calls(proxy: Proxy, hooks: A
 
 
 async def test_the_agents_hooks_reach_a_container_through_the_proxy(proxy: Proxy) -> None:
-    rules = HookRules(frozenset(CGROUP_HOOKS), batch=BatchRule(quota=True), online=frozenset({0, 1}))
-    hooks = {name: as_hook(name, lambda: rules, lambda: False) for name in CGROUP_HOOKS}
-    records = HookRecords(None, 0)
-    cgroups = NodeCgroups(rules=lambda: rules)
-    answers = HookAnswers(hooks, lambda _: None, cgroups, records=records, stop_at_failure=False)
-    socket = proxy.folder / "agent.sock"
-    registration = Registration(remote_endpoint=str(socket), failure_policy="Fail", runtime_hooks=answers.stages)
-    serving = asyncio.create_task(HookServer(socket, proxy.registrations, registration, answers).run())
-    await until(lambda: asyncio.sleep(0, (proxy.registrations / REGISTRATION).exists()), "registration")
     batch = {"kubernetes.io/batch-cpu": "50", "kubernetes.io/batch-memory": "32Mi"}
     spec = {"containers": {"main": {"requests": batch, "limits": batch}}}
-    async with proxy.kubelet("batch") as kubelet:
+    async with proxy.hooked_by_agent() as records, proxy.kubelet("batch") as kubelet:
         kubelet.config.labels["koordinator.sh/qosClass"] = "BE"
         kubelet.config.annotations["node.koordinator.sh/extended-resource-spec"] = json.dumps(spec)
         kubelet.config.annotations["koordinator.sh/oom-score-adj"] = "950"
@@ -271,8 +235,6 @@ async def test_the_agents_hooks_reach_a_container_through_the_proxy(proxy: Proxy
         await kubelet.container("StartContainer", container)
         values = await asyncio.to_thread(first_values, proxy.node, "batch")
         await kubelet.sandbox("StopPodSandbox", sandbox)
-    await cancel_and_wait(serving)
-    (proxy.registrations / REGISTRATION).unlink()
     assert (values["cpu.shares"], values["cpu.cfs_quota_us"], values["oom_score_adj"]) == ("51", "5000", "950")
     assert values["memory.limit_in_bytes"] == str(32 << 20)
     (record,) = (each for report in records.reports(0) for each in report.containers)

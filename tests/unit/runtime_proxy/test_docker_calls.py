@@ -200,7 +200,7 @@ def test_a_container_starts_with_what_its_answer_has_and_keeps_the_rest(known: K
     assert known.containers["c"].subject.container_meta.id == "c"
 
 
-def test_cpus_in_billionths_are_a_quota_and_give_way_to_that_of_an_answer(known: KnownContainers) -> None:
+def test_cpus_in_billionths_are_a_quota_which_an_answer_replaces(known: KnownContainers) -> None:
     made, before = created(
         known,
         ContainerResourceHookResponse(container_resources={"cpu_quota": 20_000}),

@@ -158,7 +158,7 @@ async def test_a_client_that_goes_away_ends_its_stream_at_docker(site: Site) -> 
 
 
 @pytest.mark.parametrize(
-    ("asked", "answered"),
+    ("requested", "answered"),
     [
         (UPGRADE, b"HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n"),
         (b"", b"HTTP/1.1 200 OK\r\nContent-Type: application/vnd.docker.raw-stream\r\n\r\n"),
@@ -166,7 +166,7 @@ async def test_a_client_that_goes_away_ends_its_stream_at_docker(site: Site) -> 
     ids=["upgraded", "an older client"],
 )
 async def test_an_attached_connection_passes_bytes_in_both_directions_until_docker_ends_it(
-    site: Site, asked: bytes, answered: bytes
+    site: Site, requested: bytes, answered: bytes
 ) -> None:
     async def attached(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(answered + b"$ ")
@@ -175,7 +175,7 @@ async def test_an_attached_connection_passes_bytes_in_both_directions_until_dock
     site.backend.answers["POST /v1.41/exec/e/start"] = attached
     body = b'{"Detach":false}'
     head = b"POST /v1.41/exec/e/start HTTP/1.1\r\nHost: d\r\nContent-Length: %d\r\n" % len(body)
-    async with site.connected(head, asked) as (reader, writer):
+    async with site.connected(head, requested) as (reader, writer):
         writer.write(body)
         assert await reader.readuntil(b"\r\n\r\n") == answered
         assert await reader.readexactly(2) == b"$ "
@@ -186,7 +186,7 @@ async def test_an_attached_connection_passes_bytes_in_both_directions_until_dock
         assert await reader.read() == b"\x00GET / HTTP/1.1\r\n\r\n" * 8_000
     received = site.backend.received[-1]
     assert received.body == body
-    assert received.header("Upgrade") == ("tcp" if asked else "")
+    assert received.header("Upgrade") == ("tcp" if requested else "")
 
 
 async def test_a_refused_upgrade_does_not_open_a_way_around_the_hooks(site: Site) -> None:
