@@ -27,8 +27,12 @@ from services.node_agent.runtime_hooks.hook_rules import HookRules
 from services.node_agent.states_informer.annotations import resource_status
 from services.node_agent.topology.kubelet_cpu_manager import CHECKPOINT, BadKubeletFile, read_assignments, read_config
 from services.runtime_proxy import cri_messages as cri
-from services.runtime_proxy.hooked_calls import merge_answer
-from services.runtime_proxy.known_containers import container_of, pod_of
+from services.runtime_proxy.docker.container_config import SANDBOX, SANDBOX_ID, TYPE, ContainerConfig, HostConfig
+from services.runtime_proxy.docker.docker_calls import call_of
+from services.runtime_proxy.docker.docker_calls import decode as decode_docker
+from services.runtime_proxy.docker.restore import Inspected, known_of
+from services.runtime_proxy.hooked_calls import is_pod, merge_answer
+from services.runtime_proxy.known_containers import KnownContainer, container_of, pod_of
 from services.runtime_proxy.merge_rules import write_create_container
 from services.scheduler.extender_server.api_types import ExtenderArgs, ExtenderBindingArgs, ExtenderPreemptionArgs
 from services.scheduler.extender_server.http_api import decode_args
@@ -61,6 +65,7 @@ from shared.runtime_hooks.messages import (
     ContainerResourceHookRequest,
     ContainerResourceHookResponse,
     PodSandboxHookRequest,
+    PodSandboxHookResponse,
 )
 from shared.runtime_hooks.registration import BadRegistration, read_registration
 
@@ -271,9 +276,32 @@ def _hook_service() -> Iterator[tuple[str, Fuzzed]]:
 
     answer = ContainerResourceHookResponse(container_resources={"cpu_shares": 5, "cpuset_cpus": "0-3"})
     yield "hook answer", Fuzzed(merged, (DecodeError, KoordError), (answer.SerializeToString(),))
+    yield from _docker(ContainerResourceHookResponse(container_resources={"cpu_shares": 5}))
     read = partial(read_registration, "f.json")
     good = b'{"remote-endpoint":"/s","failure-policy":"Fail","runtime-hooks":["PreRunPodSandbox"]}'
     yield "registration of hooks", Fuzzed(read, (BadRegistration,), (good,))
+
+
+def _docker(answer: Any) -> Iterator[tuple[str, Fuzzed]]:
+    """Yields what a kubelet sends to Docker's API, with an answer about it."""
+    known = known_of([Inspected("s", "/k8s_POD_p_n_u_0", ContainerConfig(labels={TYPE: SANDBOX}), HostConfig())], "")
+    sandbox = known.pods["s"]
+
+    def hooked(operation: str, data: bytes) -> object:
+        known.containers["c"] = KnownContainer("s", container_of(sandbox))
+        request = decode_docker(operation, "c", "k8s_c_p_n_u_0", data, "systemd")
+        call = call_of(known, request)
+        subject = call.subject(known, request)
+        merge_answer(subject, PodSandboxHookResponse() if is_pod(subject) else answer)
+        assert call.write is not None
+        call.write(request, subject)
+        return msgspec.json.encode(request.body)
+
+    host = {"CpuShares": 2, "NanoCpus": 5, "CgroupParent": "kubepods-podX.slice"}
+    create = {"Env": ["A=1", "B"], "Labels": {SANDBOX_ID: "s", "annotation.a": "b"}, "HostConfig": host}
+    pod = {"Labels": {TYPE: SANDBOX}, "HostConfig": None}
+    yield "docker: create", Fuzzed(partial(hooked, "create"), (KoordError,), (_json(create), _json(pod)))
+    yield "docker: update", Fuzzed(partial(hooked, "update"), (KoordError,), (_json(host),))
 
 
 def _cluster() -> Iterator[tuple[str, Fuzzed]]:

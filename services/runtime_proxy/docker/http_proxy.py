@@ -28,6 +28,8 @@ MAX_BODY_BYTES = 16 * 2**20
 """Bytes of a request that is read as a whole."""
 DONE = (200, 201, 204, 304)
 """Statuses of a request that was carried out; 304: a container has that state already."""
+ENDS, GONE = ("stop", "remove"), 404
+"""Operations that end a container, and the status by which Docker no longer has it."""
 
 
 class DockerProxy:
@@ -95,7 +97,8 @@ class DockerProxy:
         except (NotOfKubelet, HookRefused) as refused:
             log.error("a request is refused", extra={"path": request.path, "why": str(refused)})  # noqa: TRY400
             return refusal(500, str(refused))
-        if subject is None and call.before:  # a kubelet stops and removes what has ended: nothing is missed there
+        # The start of a sandbox has no stage, and a kubelet stops and removes what has ended: nothing is missed there.
+        if subject is None and call.before and decoded.container_id not in self._known.pods:
             log.info("a request passes without hooks: its container is not known", extra={"path": request.path})
         answer: Answer | None = None
         try:
@@ -109,7 +112,7 @@ class DockerProxy:
         if subject is None:
             return response
         done = answer is not None and answer.status in DONE
-        if answer is not None and done:
+        if answer is not None and (done or (decoded.operation in ENDS and answer.status == GONE)):
             self._record(call, decoded, subject, answer.body)
         failure = await self._hooks.after(call.after, subject)
         return refusal(500, failure) if failure and done else response

@@ -230,6 +230,29 @@ async def test_a_container_is_created_as_its_hooks_say(site: Site) -> None:
     assert (site.known.pods, site.known.containers) == ({}, {})
 
 
+@pytest.mark.parametrize("request_of", ["POST /containers/{}/stop", "DELETE /containers/{}"])
+async def test_a_container_that_docker_no_longer_has_is_forgotten(site: Site, request_of: str) -> None:
+    await site.call(CREATE_POD, POD_BODY)
+    await site.call(CREATE, BODY)
+    for container in ("c", "s"):
+        target = request_of.format(container)
+        site.backend.answers[target] = answer({"message": "busy"}, "409 Conflict")
+        assert (await site.call(target))[0] == 409
+        assert site.known.pods
+        site.backend.answers[target] = answer({"message": f"No such container: {container}"}, "404 Not Found")
+        assert (await site.call(target))[0] == 404
+    assert (site.known.pods, site.known.containers) == ({}, {})
+
+
+async def test_the_start_of_a_sandbox_is_no_request_without_hooks(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    await site.call(CREATE_POD, POD_BODY)
+    for container, logged in (("s", False), ("unknown", True)):
+        site.backend.answers[f"POST /containers/{container}/start"] = NO_CONTENT
+        assert (await site.call(f"POST /containers/{container}/start"))[0] == 204
+        assert ("a request passes without hooks" in caplog.text) == logged
+
+
 async def test_without_a_hook_a_body_passes_byte_by_byte(site: Site) -> None:
     body = b'{"Labels":{"io.kubernetes.docker.type":"podsandbox"},  "Big":100000000000000000000,"F":1.50}'
     url = f"http://docker{CREATE_POD.split(' ')[1]}"
