@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Mapping
 from typing import TypeVar
 
 from cli.supervisor.endpoints import Endpoints
-from cli.supervisor.gateway_trouble import PageStatus, pages_of, status_at
+from cli.supervisor.gateway_trouble import NOT_SERVED, PageStatus, pages_of, status_at
 from cli.terminal.awaited import Awaited, shown
 from shared.errors import KoordError
 from shared.runtime.task_cancellation import cancel_and_wait
@@ -83,6 +83,6 @@ def _reason(status: PageStatus | str) -> str:
 def _status(page: str) -> PageStatus | str:
     """Returns the status on a page; a text for a process that does not send it. Without a process there may be one soon."""
     try:
-        return status_at(page) or PageStatus("")
+        return status_at(page) or NOT_SERVED
     except TimeoutError:
         return _HANGS

@@ -22,7 +22,7 @@ installation.
 """
 
 _COMPILES = (
-    "; where it starts now, wait: its first start after an installation or an upgrade compiles for a minute or so"
+    "; where it starts now, wait: its first start after an installation or an upgrade compiles for a minute or more"
 )
 UNSEEN_S = 45.0
 """A follower registers every 10 s."""

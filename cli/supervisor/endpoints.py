@@ -7,7 +7,7 @@ class Endpoints(msgspec.Struct, frozen=True):
     """Where the servers of a running system are, with the operator's login where there are logins.
 
     Attributes:
-        pid: the process that keeps them.
+        pid: the process that keeps them, and the services; 0 where it is not known.
         mqtt: empty when no broker is known.
         services: name of a process -> `host:port` of its pages.
         credentials: the folder with each service's own login; empty: all use the URLs as they are here.

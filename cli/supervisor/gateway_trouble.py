@@ -34,14 +34,19 @@ class PageStatus(msgspec.Struct, frozen=True):
     unreachable: tuple[Unreachable, ...] = ()
 
 
+NOT_SERVED = PageStatus("")
+"""In place of the status of a process that does not exist, or has not begun to serve its page."""
+_UNTIL = "no pod is placed until it does, whatever a pod waits for by the log"
+
+
 def trouble_lines(found: Iterable[PageStatus | None]) -> Iterator[str]:
     """Yields a line for each trouble of the gateways.
 
     Args:
-        found: the gateways' statuses; None of one that does not respond.
+        found: the gateways' statuses; NOT_SERVED or None of one that does not respond.
     """
     for one in found:
-        if one is None:
+        if one is None or one == NOT_SERVED:
             yield "the gateway does not respond: the log may be older than the cluster, and effects may be stopped (`koord top`)"
             continue
         yield from one.halted
@@ -51,18 +56,20 @@ def trouble_lines(found: Iterable[PageStatus | None]) -> Iterator[str]:
 
 
 def scheduler_lines(found: Collection[PageStatus | None]) -> Iterator[str]:
-    """Yields a line if no scheduler responds, or if it does not reach NATS. A scheduler that hangs decides nothing, so
-    what the log has about a waiting pod may be out of date.
+    """Yields a line if no scheduler runs or responds, or if it does not reach NATS. A scheduler that hangs decides
+    nothing, so what the log has about a waiting pod may be out of date.
 
     Args:
-        found: the status of each scheduler whose address is known; None of one that does not respond.
+        found: the status of each scheduler whose address is known; NOT_SERVED where none serves its page; None of one
+            that does not respond.
     """
-    responding = [one for one in found if one is not None]
-    if found and not responding:
+    responding = [one for one in found if one is not None and one != NOT_SERVED]
+    if found and not responding and None in found:
+        yield f"the scheduler does not respond: {_UNTIL}; `koord doctor` has the remedy"
+    elif found and not responding:
         yield (
-            "the scheduler does not respond: no pod is placed until it does, whatever a pod waits for by the log; one that "
-            "starts responds within seconds, or minutes where it compiles first, and for one that hangs `koord doctor` "
-            "has the remedy"
+            f"the scheduler does not run yet: {_UNTIL}; the first start of an installation compiles for a minute or more, and `koord "
+            "doctor` names one that ended"
         )
     for one in responding:
         for away in one.unreachable:
@@ -79,8 +86,8 @@ def warn_of_trouble(folder: Path) -> None:
     shown[_SHOWN] = True
     with suppress(KoordError):
         services = find_endpoints(folder).services
-        found = [_responding(url) for url in pages_of(GATEWAY, services)]
-        schedulers = [_responding(url) for url in pages_of(SCHEDULER, services)]
+        found = [page_of(url) for url in pages_of(GATEWAY, services)]
+        schedulers = [page_of(url) for url in pages_of(SCHEDULER, services)]
         for line in (*trouble_lines(found), *scheduler_lines(schedulers)):
             show_text(f"koord: {line}", err=True)
 
@@ -90,9 +97,10 @@ def pages_of(service: str, addresses: Mapping[str, str]) -> list[str]:
     return [address for name, address in addresses.items() if name.partition("-")[0] == service]
 
 
-def _responding(address: str) -> PageStatus | None:
+def page_of(address: str) -> PageStatus | None:
+    """Reads the status of a process; NOT_SERVED where none serves the page, None where one has the address and is silent."""
     with suppress(TimeoutError):
-        return status_at(address)
+        return status_at(address) or NOT_SERVED
     return None
 
 

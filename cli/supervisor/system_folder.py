@@ -202,11 +202,13 @@ def find_endpoints(folder: Path) -> Endpoints:
             f"no system runs in {folder}; name the folder of one with --dir (or `koord context use`), its database in "
             f"KOORD_POSTGRES, or start one with `{_up(folder)}`"
         )
+    is_kept = found is not None and not postgres and not services
     if found and not postgres:
         services = {**found.services, **services}
     return Endpoints(
         postgres or (found.postgres if found else ""),
         nats or (found.nats if found else ""),
+        pid=found.pid if found and is_kept else 0,
         services=services,
         credentials=found.credentials if found else "",
     )

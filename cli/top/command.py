@@ -100,7 +100,7 @@ class _Watched:
     def __init__(self, endpoints: Endpoints, database: Database) -> None:
         self._login = login_of(endpoints.nats)
         self._bus = bus_of(endpoints.nats, "koord top")
-        self._instruments = Instruments(database, endpoints.services)
+        self._instruments = Instruments(database, endpoints.services, are_kept=endpoints.pid != 0)
         self._before: Reading | None = None
         self._server: Server | None = None
         self._beacons, self._counted = 0, 0

@@ -7,6 +7,7 @@ Each source may be away; its part is then empty, and `problems` names it.
 import asyncio
 import time
 from collections.abc import Mapping
+from enum import Enum
 from typing import NamedTuple
 
 import aiohttp
@@ -59,12 +60,20 @@ class ContextSeen(NamedTuple):
     size: server_check.ContextSize | None
 
 
+class NoStatus(Enum):
+    """Why the page of a process has no status: no process serves it, or the one that does sends no status in time."""
+
+    UNSERVED = "unserved"
+    SILENT = "silent"
+
+
 class Reading(NamedTuple):
     """Everything at one instant.
 
     Attributes:
         at_s: by the monotonic clock.
         statuses: name of the process -> its status; None without a response.
+        starting: names of processes without a response that start: none serves its page yet, and `koord up` keeps it.
     """
 
     at_s: float
@@ -73,6 +82,7 @@ class Reading(NamedTuple):
     followers: list[Behind]
     statuses: dict[str, Status | None]
     problems: list[str]
+    starting: frozenset[str] = frozenset()
 
 
 class Instruments:
@@ -83,13 +93,20 @@ class Instruments:
         bus_connected: beacons can arrive; the caller sets it before each reading.
     """
 
-    def __init__(self, database: Database, statuses: Mapping[str, str]) -> None:
-        """Remembers the sources; `statuses` is the name of a process -> `host:port` or URL of its pages."""
+    def __init__(self, database: Database, statuses: Mapping[str, str], *, are_kept: bool = False) -> None:
+        """Remembers the sources.
+
+        Args:
+            statuses: name of a process -> `host:port` or URL of its pages.
+            are_kept: `koord up` keeps all of them running; else an address that never responded may be of a service that
+                is not part of this installation.
+        """
         self.beacons: dict[str, tuple[Beacon, float]] = {}
         self.bus_connected = False
         self._began = time.monotonic()
         self._database = database
         self._statuses = statuses
+        self._are_kept = are_kept
         self._answered: set[str] = set()
         self._session: aiohttp.ClientSession | None = None
         self._sizes: dict[str, server_check.ContextSize] = {}
@@ -107,7 +124,7 @@ class Instruments:
         problems: list[str] = []
         contexts: dict[str, ContextSeen] = {}
         followers: list[Behind] = []
-        statuses = asyncio.create_task(self._get_statuses())
+        pages = asyncio.create_task(self._read_pages())
         since_s, hangs = self._hangs
         if time.monotonic() - since_s < HANG_PAUSE_S:
             problems.append(hangs)
@@ -123,7 +140,9 @@ class Instruments:
                 problems.append(f"Postgres: {fault_of(error)}")
         if not self.bus_connected:
             problems.append("NATS is not connected: beacons are unknown, followers poll Postgres each second")
-        return Reading(time.monotonic(), time.time_ns(), contexts, followers, await statuses, problems)
+        found = await pages
+        starting = frozenset(name for name, page in found.items() if page is NoStatus.UNSERVED and self._are_kept)
+        return Reading(time.monotonic(), time.time_ns(), contexts, followers, _statuses(found), problems, starting)
 
     async def _contexts(self) -> dict[str, ContextSeen]:
         reader = LogReader(self._database)
@@ -152,16 +171,15 @@ class Instruments:
         if self._session:
             await self._session.close()
 
-    async def _get_statuses(self) -> dict[str, Status | None]:
+    async def _read_pages(self) -> dict[str, Status | NoStatus]:
         if self._session is None:
             # Kept, so that a name is looked up once: while a server's name cannot be resolved, its lookups block all
             # others.
             self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=STATUS_S))
         session = self._session
-        found = await read_statuses(session, self._statuses)
-        self._answered |= {name for name, status in found.items() if status}
-        # An address that never answered may be of a service that is not part of this installation.
-        return {name: status for name, status in found.items() if name in self._answered}
+        found = await _pages(session, self._statuses)
+        self._answered |= {name for name, page in found.items() if isinstance(page, Status)}
+        return {name: page for name, page in found.items() if self._are_kept or name in self._answered}
 
 
 def _writer(found: Found | None) -> Writer | None:
@@ -178,14 +196,24 @@ async def read_statuses(session: aiohttp.ClientSession, addresses: Mapping[str, 
     Args:
         addresses: name of a process -> `host:port` or URL of its pages.
     """
-    answers = await asyncio.gather(*(_status(session, address) for address in addresses.values()))
+    return _statuses(await _pages(session, addresses))
+
+
+def _statuses(pages: Mapping[str, Status | NoStatus]) -> dict[str, Status | None]:
+    return {name: page if isinstance(page, Status) else None for name, page in pages.items()}
+
+
+async def _pages(session: aiohttp.ClientSession, addresses: Mapping[str, str]) -> dict[str, Status | NoStatus]:
+    answers = await asyncio.gather(*(_page(session, address) for address in addresses.values()))
     return dict(zip(addresses, answers, strict=True))
 
 
-async def _status(session: aiohttp.ClientSession, address: str) -> Status | None:
+async def _page(session: aiohttp.ClientSession, address: str) -> Status | NoStatus:
     url = address if "//" in address else f"http://{address}"
     try:
         async with session.get(f"{url.rstrip('/')}/statusz") as answer:
             return msgspec.json.decode(await answer.read(), type=Status)
+    except aiohttp.ClientConnectorError:
+        return NoStatus.UNSERVED
     except (aiohttp.ClientError, TimeoutError, OSError, msgspec.DecodeError):
-        return None
+        return NoStatus.SILENT

@@ -17,7 +17,8 @@ class ServiceRow(msgspec.Struct, frozen=True):
     """One process, or one service that is known from the log alone.
 
     Attributes:
-        state: from its status; else `leading` (its beacon arrives), `following` (it registered lately) or `silent`.
+        state: from its status; else `starting`, `leading` (its beacon arrives), `following` (it registered lately) or
+            `silent`.
         up_s: since it began; for a service known from the log alone, since it leads.
         cpu_percent: of one core, between the two readings.
         lag: events announced and not folded yet.
@@ -98,7 +99,7 @@ def _services(before: Reading | None, now: Reading) -> list[ServiceRow]:
 
 def _process(name: str, status: Status | None, before: Reading | None, now: Reading) -> ServiceRow:
     if status is None:
-        return ServiceRow(name, name, "silent")
+        return ServiceRow(name, name, "starting" if name in now.starting else "silent")
     earlier = before.statuses.get(name) if before else None
     cpu = None
     if before and earlier and earlier.up_s <= status.up_s and now.at_s > before.at_s:

@@ -23,6 +23,7 @@ _STYLES = {
     "leading": "green",
     "following": "cyan",
     "waiting-for-lock": "cyan",
+    "starting": "yellow",
     "silent": "bold red",
     "running": "green",
 }

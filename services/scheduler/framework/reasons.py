@@ -76,8 +76,8 @@ FRAMEWORK_REASONS: Mapping[str, ReasonText] = {
     ),
     "InQueue": ReasonText("it is tried in one of the next cycles", "已在队列中，即将调度"),
     "NoScheduler": ReasonText(
-        "no scheduler has written to this log yet: start one with `koord up`; the first start compiles for up to a minute",
-        "尚无调度器写入此日志：请用 `koord up` 启动；首次启动需编译，至多约一分钟",
+        "no scheduler has written to this log yet: start one with `koord up`; the first start compiles for a minute or more",
+        "尚无调度器写入此日志：请用 `koord up` 启动；首次启动需编译，约一分钟或更久",
     ),
     "BackingOff": ReasonText(
         "it was refused and is not tried again before {detail}", "上次调度失败，{detail} 之前不再尝试"

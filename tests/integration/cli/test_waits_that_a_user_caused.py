@@ -50,7 +50,7 @@ async def test_before_the_first_start_of_a_scheduler_no_cycle_is_promised(databa
         return made
 
     log = await _log(database, await asyncio.to_thread(world))
-    words = "no scheduler has written to this log yet: start one with `koord up`; the first start compiles for up to a minute"
+    words = "no scheduler has written to this log yet: start one with `koord up`; the first start compiles for a minute or more"
     listed = (await run(log, "pending", "-A", "-o", "json")).stdout
     assert [(each["place"], each["state"], each["waits_for"]) for each in json.loads(listed)["items"]] == [
         (1, "NoScheduler", words)

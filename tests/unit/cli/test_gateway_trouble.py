@@ -1,9 +1,10 @@
 """A halted gateway, and one without its cluster, in every view."""
 
+import socket
 from pathlib import Path
 
 from cli.processes.child_process import Process
-from cli.supervisor.gateway_trouble import PageStatus, scheduler_lines, trouble_lines
+from cli.supervisor.gateway_trouble import NOT_SERVED, PageStatus, page_of, scheduler_lines, trouble_lines
 from cli.supervisor.server_notes import hang_of
 from cli.supervisor.status_view import cells
 from cli.supervisor.supervisor import Spec, Unit
@@ -77,7 +78,22 @@ def test_a_scheduler_without_nats_is_why_pods_of_a_quota_wait() -> None:
         "nats://127.0.0.1:4222 since 2027-01-15T08:00:00Z: the connection was lost"
     )
     assert list(scheduler_lines([PageStatus("scheduler", "leading"), None])) == []
-    assert "minutes where it compiles first" in next(scheduler_lines([None]))
+
+
+def test_a_scheduler_that_has_not_started_is_not_called_one_that_hangs() -> None:
+    (hangs,), (starts,) = scheduler_lines([None]), scheduler_lines([NOT_SERVED])
+    assert hangs == (
+        "the scheduler does not respond: no pod is placed until it does, whatever a pod waits for by the log; `koord "
+        "doctor` has the remedy"
+    )
+    assert starts.startswith(
+        "the scheduler does not run yet: no pod is placed until it does, whatever a pod waits for by the log"
+    )
+    assert "the first start of an installation compiles for a minute or more" in starts
+    with socket.create_server(("127.0.0.1", 0)) as listening:  # accepts into its backlog, and never answers
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        assert page_of(address) is None
+    assert page_of(address) == NOT_SERVED
 
 
 def test_a_nats_that_hangs_is_named_with_its_process(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from cli.processes.free_ports import free_port
 from cli.silent_service import NoLeader, unless_silent
 from cli.supervisor.endpoints import Endpoints
 from cli.top import readings
+from cli.top.readings import Instruments
+from cli.top.summary import summarise
 from shared.errors import KoordError
 from shared.events import RecordedEvent
 from shared.events.log import WriterStarted
@@ -118,7 +120,7 @@ async def test_top_waits_once_for_a_postgres_that_hangs(monkeypatch: pytest.Monk
     monkeypatch.setattr(readings, "ANSWER_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         async with opened(f"postgresql://u@127.0.0.1:{listening.getsockname()[1]}/log") as database:
-            instruments = readings.Instruments(database, {})
+            instruments = Instruments(database, {})
             first = await instruments.read()
             began = time.monotonic()
             second = await instruments.read()
@@ -126,6 +128,19 @@ async def test_top_waits_once_for_a_postgres_that_hangs(monkeypatch: pytest.Monk
             await instruments.close()
     assert first.problems == second.problems
     assert first.problems[0].startswith("Postgres: no response in time; see that it runs: ")
+
+
+async def test_top_has_a_row_of_a_service_that_has_not_responded_yet() -> None:
+    """While the scheduler compiled, koord top had eight rows for the nine services of koord up."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:  # accepts into its backlog, and never answers
+        pages = {"audit": f"127.0.0.1:{listening.getsockname()[1]}", "scheduler": f"127.0.0.1:{free_port()}"}
+        async with opened("postgresql://u@127.0.0.1:1/log") as database:
+            kept, given = Instruments(database, pages, are_kept=True), Instruments(database, pages)
+            rows = summarise(None, await kept.read(), {}).services
+            assert [(row.service, row.state) for row in rows] == [("audit", "silent"), ("scheduler", "starting")]
+            assert summarise(None, await given.read(), {}).services == [], "they may not be part of the installation"
+            await kept.close()
+            await given.close()
 
 
 async def _bus_found(nats: str) -> tuple[Finding, object]:
