@@ -11,7 +11,7 @@ from shared.events import Event, RecordedEvent
 from shared.events.cluster import ObjectDeleted, ObjectObserved
 from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
 from shared.kube.instants import SECOND, instant_text
-from shared.log.admin.newest_events import newest, writer_of
+from shared.log.admin.newest_events import newest, newest_of_keys, writer_of
 from shared.log.database import Database
 from shared.log.reader import LogReader
 
@@ -130,6 +130,7 @@ async def _status(database: Database, context: str) -> ConfigStatus:
     for found in await newest(database, context, [ConfigApplied]):
         record, event = found.record, found.record.event
         assert isinstance(event, ConfigApplied)
+        in_default = await _read_by_nobody(database, event.source) if context == "slo" and observed is None else ""
         taken = Taken(
             event.source,
             event.digest,
@@ -138,7 +139,7 @@ async def _status(database: Database, context: str) -> ConfigStatus:
             len(event.text.splitlines()),
             event.settings,
             _without_effect(context, event, observed.event if observed else None),
-            defaults=_why_defaults(event, observed) if context == "slo" else "",
+            defaults=_why_defaults(event, observed, in_default) if context == "slo" else "",
             deleted_ns=observed.at_ns if observed and isinstance(observed.event, ObjectDeleted) else None,
         )
     rejected = [one.record for one in await newest(database, context, [ConfigRejected], MOST_FAULTS)]
@@ -175,14 +176,27 @@ async def _observed_config_map(database: Database) -> RecordedEvent | None:
     return None
 
 
-def _why_defaults(event: ConfigApplied, observed: RecordedEvent | None) -> str:
-    """Returns why the SLO controller works with its defaults; empty where its ConfigMap has documents."""
+async def _read_by_nobody(database: Database, source: str) -> str:
+    """Returns that a ConfigMap of the source's name is in the namespace of manifests that name none."""
+    there = f"default/{source.partition('/')[2]}"
+    for one in await newest_of_keys(database, "cluster", [ObjectObserved, ObjectDeleted], {there}):
+        if isinstance(one.record.event, ObjectObserved) and one.record.event.resource == "configmaps":
+            return f"; {there} is read by nobody"
+    return ""
+
+
+def _why_defaults(event: ConfigApplied, observed: RecordedEvent | None, in_default: str = "") -> str:
+    """Returns why the SLO controller works with its defaults; empty where its ConfigMap has documents.
+
+    Args:
+        in_default: that another namespace has a ConfigMap of that name.
+    """
     if msgspec.json.decode(event.text):
         return ""
     from shared.admission.slo_config.document_validation import DOCUMENTS
 
     if observed is None or not isinstance(observed.event, ObjectObserved):
-        return f"no {event.source}"
+        return f"no {event.source}{in_default}"
     there = [key for key in observed.event.object.get("data") or {} if key in DOCUMENTS]
     return f"{event.source} has {'no valid' if there else 'none of the'} documents"
 

@@ -18,7 +18,16 @@ from cli.terminal.output import Format, show, show_table, show_text
 from shared.errors import KoordError
 from shared.first_names import first_names
 from shared.kube.instants import SECOND, instant_text
-from shared.kube.short_lists import CONFIRM, NAMED, SHORT_LISTS, Confirmation, GatewayLists, ShortList, Unread
+from shared.kube.short_lists import (
+    CLUSTER_IDENTITY,
+    CONFIRM,
+    NAMED,
+    SHORT_LISTS,
+    Confirmation,
+    GatewayLists,
+    ShortList,
+    Unread,
+)
 from shared.unreachable import Unreachable
 
 
@@ -42,8 +51,8 @@ def status(*, output: Format, folder: Path) -> None:
         click.echo("all lists are believed, and all resources are read")
     for short in found.short:
         show_text(_describe(short))
-    if found.unread:
-        show_table(("resource", "not read for", "why"), unread_rows(found.unread))
+    if unread := unread_resources(found):
+        show_table(("resource", "not read for", "why"), unread_rows(unread))
 
 
 @cluster.command()
@@ -89,6 +98,13 @@ def _is_confirmed() -> bool:
             raise
         click.echo(err=True)
         return False
+
+
+def unread_resources(found: GatewayLists) -> list[Unread]:
+    """Returns the resources that are not read, without the request for the cluster's identity where the API server is
+    named as one that does not answer.
+    """
+    return [one for one in found.unread if one.resource != CLUSTER_IDENTITY or not found.unreachable]
 
 
 def unread_rows(unread: Sequence[Unread]) -> Iterator[tuple[str, str, str]]:

@@ -17,15 +17,20 @@ from cli.terminal.output import Format
 from services.scheduler.explain.explain_pod import explain
 from services.scheduler.explain.explanation_text import Explanation, render
 from services.scheduler.explain.quota_shortage import quota_shortage
+from services.scheduler.explain.rejected_quota import rejected_quota_of
 from services.scheduler.plugins.registry import text
+from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.quota_reason_codes import waits_for_quota
 from services.scheduler.state.scheduler_state import SchedulerState
+from shared.domain.quota_rejection import waits_for_rejected
 from shared.errors import KoordError
 from shared.events import EVENT_TYPES, RecordedEvent
 from shared.events.cluster import PodObserved
-from shared.events.quota import PodAttached, PodMoved
+from shared.events.quota import PodAttached, PodMoved, QuotaRejected
 from shared.events.scheduling import PodPlaced, PodUnschedulable
 from shared.kube.elastic_quota import QUOTA_NAME
+from shared.kube.instants import SECOND, instant_text
+from shared.log.admin.newest_events import newest_of_keys
 from shared.log.codec import Codec
 from shared.log.reader import LogReader, Row, recorded
 
@@ -77,7 +82,7 @@ async def explain_pod(
         raise await _unknown(log, name, uid, view)
     if found.status in ("waiting", "unschedulable"):
         is_untried = isinstance(newest, PodUnschedulable) and not newest.attempt
-        return _with_present_wait(found, view or await scheduler_state(log), language, is_untried=is_untried)
+        return await _with_present_wait(log, found, view or await scheduler_state(log), language, is_untried=is_untried)
     if found.status in ("bound", "placed") and _counts_in_another_quota(records, found.pod_uid):
         found = _with_missing_quota(found, view or await scheduler_state(log))
     if found.status == "bound" and (move := await move_under_way(log, name, found.pod_uid)):
@@ -121,7 +126,35 @@ def _with_missing_quota(found: Explanation, view: SchedulerState) -> Explanation
     return replace(found, mistakes=tuple(missing_quota(view, record.pod_class)))
 
 
-def _with_present_wait(found: Explanation, view: SchedulerState, language: str, *, is_untried: bool) -> Explanation:
+def present_first(found: Explanation, present: str) -> Explanation:
+    """Returns the explanation with the present reason before that of the last cycle, where the two differ, and with the
+    instant of that cycle.
+    """
+    if present in found.summary:
+        return found
+    at = f", at {instant_text(found.evaluation.now_ns // SECOND * SECOND)}" if found.evaluation is not None else ""
+    return replace(found, summary=f"{present}; before{at}: {found.summary}")
+
+
+async def _present_rejection(log: LogReader, record: PodRecord, state: str) -> str:
+    """Returns what a pod that was refused for its rejected quota waits for at present; empty for another pod.
+
+    Args:
+        state: of the pod, in words, where its quota was corrected.
+    """
+    if not (name := rejected_quota_of(record)):
+        return ""
+    for one in await newest_of_keys(log.database, "quota", [QuotaRejected], {name}):
+        assert isinstance(one.record.event, QuotaRejected), "the type that was read"
+        if not one.record.event.reason:
+            return f"its quota {name} is not rejected any more: {state}"
+        return waits_for_rejected(name, one.record.event.reason)
+    return ""
+
+
+async def _with_present_wait(
+    log: LogReader, found: Explanation, view: SchedulerState, language: str, *, is_untried: bool
+) -> Explanation:
     """Adds what the pod waits for at present. A gang that is not complete is not tried, so no cycle names it."""
     # Only here: they read YAML, and without it the command starts sooner.
     from cli.scheduling.waiting_answers import shortage_of
@@ -139,6 +172,8 @@ def _with_present_wait(found: Explanation, view: SchedulerState, language: str, 
     mistakes = probable_mistakes(view, rules, waiting.record)
     found = replace(found, mistakes=tuple(each for each in mistakes if each.partition(": ")[2] not in seen))
     words = text(state.code, state.detail, language)
+    if present := await _present_rejection(log, waiting.record, words):
+        return present_first(found, present)
     is_first = not any(step.event.startswith("scheduling/") for step in found.steps)
     if is_first or (is_untried and found.evaluation is None):
         return replace(found, summary=words)

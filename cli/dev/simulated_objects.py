@@ -54,7 +54,7 @@ def apply(*, file: Path | None, filename: Path | None, folder: Path) -> None:
 
 
 async def _created_or_changed(api: SimulatedApi, body: Object) -> str:
-    """Creates or patches an object; returns what was done."""
+    """Creates or patches an object; returns what was done, and in which namespace."""
     before: Object = {}
     try:
         after = await api.create(body)
@@ -65,7 +65,9 @@ async def _created_or_changed(api: SimulatedApi, body: Object) -> str:
         after = await api.patch(body, body)
     if "status" in body and (before or body.get("kind") != NODES.kind):  # a node's is kept as it is created
         after = await api.patch(body, {"status": body["status"]}, subresource="status")
-    return "created" if not before else "unchanged" if _content(after) == _content(before) else "changed"
+    verb = "created" if not before else "unchanged" if _content(after) == _content(before) else "changed"
+    namespace = after["metadata"].get("namespace", "")
+    return f"{verb} in namespace {namespace}" if namespace else verb
 
 
 def _content(body: Object) -> Object:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import shutil
 import time
 from collections.abc import AsyncIterator, Awaitable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -16,6 +17,7 @@ from cli.bus_connection import bus_of, login_of
 from cli.commands.active_config import status_of
 from cli.doctor import check_bus as bus_checks
 from cli.doctor import check_cluster, check_postgres, check_services
+from cli.doctor.check_misplaced_configs import about_misplaced_configs, misplaced_configs
 from cli.doctor.check_quotas import about_ignored_quota_settings, about_rejected_quotas
 from cli.doctor.check_rejected_messages import about_rejected, logins
 from cli.doctor.check_rejected_writes import about_rejected_writes, rejected_writes
@@ -40,6 +42,7 @@ from cli.simulated_cluster import is_simulators
 from cli.supervisor.endpoints import Endpoints
 from cli.supervisor.system_folder import systems_in, wal_on_another_disk
 from cli.terminal.awaited import Awaited
+from cli.terminal.durations import size
 from cli.top.readings import STATUS_S, read_statuses
 from services.audit.service_manifest import stream_of
 from services.scheduler.explain.invalid_reservations import rejected_reservations
@@ -212,6 +215,7 @@ async def _log(endpoints: Endpoints) -> list[Finding]:
         async with _check("configuration", found):
             found += check_cluster.about_configuration(await status_of(database), simulated=simulated)
             objects: Mapping[str, Sequence[str]] = {}
+            namespaces: set[str] = set()
             if "scheduling" in contexts:
                 view = await scheduler_state(LogReader(database))
                 rules = rules_in_force(view)
@@ -221,6 +225,9 @@ async def _log(endpoints: Endpoints) -> list[Finding]:
                 found += about_ignored_pod_settings(view, rules.schedulers, simulated=simulated)
                 found += about_rejected_reservations(list(rejected_reservations(view)), simulated=simulated)
                 objects = view.quota.objects_by_name()
+                namespaces = {each.pod_class.namespace for each in view.pods.values() if each.pod_class is not None}
+            misplaced = await misplaced_configs(database, namespaces)
+            found += about_misplaced_configs(misplaced, simulated=simulated)
             if (ledger := await recorded_accounts_in(LogReader(database))) is not None:
                 found += about_rejected_quotas(list(rejected_quotas(ledger.projection, objects)), simulated=simulated)
                 found += about_ignored_quota_settings(list(ignored_of_quotas(ledger.projection)), simulated=simulated)
@@ -310,11 +317,12 @@ async def about_disks(folder: Path) -> list[Finding]:
         if not path:
             continue
         try:
-            free = await free_share_at(path)
+            free, disk = await free_share_at(path), shutil.disk_usage(path)
         except OSError as error:
             found.append(Finding("warning", "disk", f"{setting} is {path}: {error}", "name a folder on that disk"))
         else:
-            found.append(check_services.about_disk(free, path, is_wal=setting == "KOORD_WAL_DISK_PATH"))
+            where = f"{path}: {size(disk.free)} of {size(disk.total)}"
+            found.append(check_services.about_disk(free, where, is_wal=setting == "KOORD_WAL_DISK_PATH"))
     return found
 
 

@@ -66,7 +66,7 @@ def lines_of(records: Sequence[RecordedEvent], node: str, paused: Collection[str
             continue
         at = f"{instant_of(record.at_ns)} ({record.context}/{record.seq})"
         if why := event.unrelieved.get(node):
-            yield f"its load is high, and {event.of} moves no pod from it, by the cycle of {at}: {why}"
+            yield f"its load was high, and {event.of} moved no pod from it, in the cycle of {at}: {why}"
         elif event.unrelieved_others and (node in event.node or node in event.prod):
             yield (
                 f"its load was high, and {event.of} may move no pod from it: the cycle of {at} has the reasons of "

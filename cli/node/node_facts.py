@@ -64,7 +64,7 @@ class NodeFacts(NamedTuple):
         overcommitment: whether it is on for the node.
         simulated: the cluster has no kubectl.
         drains: newest requests and ends of its drains, oldest first.
-        unrelieved: lines of the descheduler's plugins that move no pod from it, although its load is high.
+        unrelieved: lines of the descheduler's plugins that moved no pod from it, although its load was high.
     """
 
     name: str

@@ -71,7 +71,7 @@ class NodeAnswer(msgspec.Struct, frozen=True):
             counts them, with what Reservations hold.
         waiting: pods without a node, in the whole cluster; waiting_reservations: Reservations without one.
         batch: why batch and mid resources are what they are.
-        evictions: why the descheduler moves no pod from it, where its load is high; a drain that waits for
+        evictions: why the descheduler moved no pod from it, where its load was high; a drain that waits for
             its cordon; pods of the node whose eviction waits, and requests of its agent.
         unknown: what the log does not have.
         steps: recorded events, oldest first.

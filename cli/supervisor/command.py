@@ -93,7 +93,11 @@ def up(
     check_settings((spec.service for spec in specs), os.environ)
     system = asyncio.run(_folder(folder, kubeconfig))
     if not kubeconfig and NODES in os.environ and (system / "postgres" / "data").is_dir():
-        show_text(f"koord: {NODES} is of a new cluster; the one in {system} keeps its nodes", err=True)
+        show_text(
+            f"koord: {NODES} is of a new cluster; the one in {system} keeps its nodes. A new one needs a folder of its own: "
+            "`koord up --dir FOLDER`",
+            err=True,
+        )
     if kubeconfig and any(spec.service == "gateway" for spec in specs) and not (shadow or _has_log(system)):
         asyncio.run(refuse_managed_cluster(str(kubeconfig.absolute())))
     with taken(system, patience_s=READERS_S, shadow=shadow):
@@ -175,11 +179,11 @@ async def _up(specs: list[Spec], folder: Path, log_level: str) -> None:
             with announced(folder, replace(endpoints, services=pages)), View(supervisor.units.values()) as view:
                 await supervisor.start()
                 while not interrupts.first.is_set():
+                    for note in await notes.mend(supervisor.units.values()):
+                        view.note(note)  # a server that is the cause comes before the services that wait for it
                     view.update()
                     await supervisor.changed(timeout_s=1)
                     refuse_wrong_cluster(supervisor.units.values())
-                    for note in await notes.mend(supervisor.units.values()):
-                        view.note(note)
                 stopping = asyncio.create_task(supervisor.stop())
                 hurry = asyncio.create_task(interrupts.second.wait())
                 while not stopping.done():

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 COLUMNS = ("service", "state", "lag", "events/s", "events", "restarts", "why")
 SHORT = 60
 """Characters of the reason of an end that are shown of a service that responds again; its log has the whole."""
+ADVISED_S = 10.0
+"""Seconds of silence after which the end of a process is advised: services end by themselves, or are back, within some 6
+s where it is Postgres or NATS that hangs, and that is named first."""
 COMPILES = "it compiles its passes, once in each installation: a minute or more"
 _STYLES = {
     "leading": "green",
@@ -41,18 +44,22 @@ def cells(unit: Unit, now_s: float = 0.0) -> tuple[str, ...]:
     status = unit.status
     figures = (f"{status.lag:,}", f"{status.events_per_s:,.0f}", f"{status.folded:,}") if status else ("", "", "")
     now = (*status.halted, *map(str, status.unreachable)) if status else ()
-    why = "; ".join(filter(None, (*now, _silence(unit), _last_end(unit, now_s or time.time()))))
+    now_s = now_s or time.time()
+    why = "; ".join(filter(None, (*now, _silence(unit, now_s), _last_end(unit, now_s))))
     return (unit.spec.name, unit.state, *figures, str(unit.restarts), why)
 
 
-def _silence(unit: Unit) -> str:
-    """Returns that a process runs and does not respond, and why or what to do; empty where it does, or ended."""
+def _silence(unit: Unit, now_s: float) -> str:
+    """Returns that a process runs and does not respond, and why, or, after ADVISED_S, what to do; empty where it does, or
+    ended.
+    """
     if unit.process.pid is None or unit.stopped:
         return ""
     if unit.silent_s is None:
         return COMPILES if unit.compiles else ""
     pid = unit.process.pid
-    return f"process {pid} does not respond since {_clock(unit.silent_s)}; `kill -9 {pid}`: it is started again"
+    silence = f"process {pid} does not respond since {_clock(unit.silent_s)}"
+    return silence if now_s - unit.silent_s < ADVISED_S else f"{silence}; `kill -9 {pid}`: it is started again"
 
 
 def _last_end(unit: Unit, now_s: float) -> str:
@@ -93,7 +100,7 @@ class View:
     def __init__(self, units: Iterable[Unit], title: str = "") -> None:
         self._units = list(units)
         self._title = title
-        self._printed: dict[str, tuple[str, int, tuple[str, ...], tuple[str, ...], bool]] = {}
+        self._printed: dict[str, tuple[str, int, tuple[str, ...], tuple[str, ...], str]] = {}
         self._live: Live | None = None
 
     def __enter__(self) -> Self:
@@ -120,7 +127,7 @@ class View:
         for unit in self._units:
             away = tuple(each.server for each in unit.status.unreachable) if unit.status else ()
             halted = unit.status.halted if unit.status else ()
-            now = (unit.state, unit.restarts, away, halted, unit.silent_s is None)
+            now = (unit.state, unit.restarts, away, halted, _silence(unit, time.time()))
             before = self._printed.get(unit.spec.name)
             if before != now:
                 self._printed[unit.spec.name] = now
@@ -146,7 +153,7 @@ def _line(unit: Unit, back: Iterable[str] = ()) -> str:
     contact = (
         [*status.halted, *map(str, status.unreachable), *(f"reaches {each} again" for each in back)] if status else []
     )
-    notes = filter(None, (*contact, _silence(unit), _last_end(unit, time.time())))
+    notes = filter(None, (*contact, _silence(unit, time.time()), _last_end(unit, time.time())))
     return f"{second(datetime.now(UTC))} {unit.spec.name} {unit.state}{figures}{restarts}" + "".join(
         f"; {each}" for each in notes
     )

@@ -90,7 +90,8 @@ class FolderTaken(KoordError):
             text = f"{folder}: its system starts or stops{by}; try again in some seconds"
         else:
             remedy = (
-                "one in shadow mode runs beside it with a --dir of its own"
+                "each system has its log in a folder of its own, so give the one in shadow mode another: `koord up --shadow "
+                "--kubeconfig FILE --dir FOLDER`"
                 if shadow
                 else "end it first: two systems of one cluster would write against each other"
             )

@@ -98,8 +98,8 @@ class Instruments:
 
         Args:
             statuses: name of a process -> `host:port` or URL of its pages.
-            are_kept: `koord up` keeps all of them running; else an address that never responded may be of a service that
-                is not part of this installation.
+            are_kept: `koord up` keeps all of them running; else an address that never responded may be of a service
+                that is not part of this installation.
         """
         self.beacons: dict[str, tuple[Beacon, float]] = {}
         self.bus_connected = False

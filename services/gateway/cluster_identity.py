@@ -11,10 +11,11 @@ from services.gateway.cluster_lease import ClusterLease, Identity, log_id_of
 from services.gateway.kube_api.api_errors import ApiError, Busy
 from services.gateway.kube_api.client import KubeApi
 from services.gateway.settings import GatewaySettings
-from services.gateway.watch.unread_resources import CLUSTER_IDENTITY, Outages
+from services.gateway.watch.unread_resources import Outages
 from shared.events import Draft
 from shared.events.cluster import ClusterIdentified
 from shared.kube.cluster_identity import ClusterTaken, first_fact
+from shared.kube.short_lists import CLUSTER_IDENTITY
 from shared.runtime.service import Runtime
 from shared.runtime.task_cancellation import cancel_and_wait
 

@@ -19,6 +19,10 @@ NAMED = 5
 _REQUEST = re.compile(r"^(\w+: )?(GET \S+: )?")
 
 
+CLUSTER_IDENTITY = "the namespace kube-system"
+"""In place of a resource that is not read: the request by which the gateway finds out that the API server answers."""
+
+
 class ShortList(msgspec.Struct, frozen=True):
     """A list that is not believed.
 

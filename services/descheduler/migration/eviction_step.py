@@ -94,9 +94,13 @@ def eviction_in_flight(state: MigrationState, job: PodMigrationJob) -> bool:
     return found is not None and found.request.job_uid == job.uid and found.outcome is None
 
 
+NOT_SET = "NotSet"
+"""Upstream's reason of a job without one, in the job's status and in the request of a soft eviction."""
+
+
 def reason_of(job: PodMigrationJob) -> str:
     """Returns why a job moves its pod."""
-    return job.annotations.get(EVICT_REASON) or job.annotations.get(EVICT_TRIGGER) or "NotSet"
+    return job.annotations.get(EVICT_REASON) or job.annotations.get(EVICT_TRIGGER) or NOT_SET
 
 
 def method_of(job: PodMigrationJob, pod: Pod, default: str) -> str:
@@ -116,6 +120,8 @@ def _request(
     options, owner = job.spec.delete_options, pod.metadata.controller
     grace_s = args.grace_period_s if options is None else options.grace_period_seconds
     method, reason, key, uid = method_of(job, pod, args.method), reason_of(job), pod.metadata.key, pod.metadata.uid
+    if reason == NOT_SET:
+        reason = "made by a client, which names no reason"  # jobs of this descheduler have theirs in an annotation
     decided = MigrationEvictionDecided(
         job=job.name,
         job_uid=job.uid,

@@ -5,7 +5,8 @@ would notice it only at its next request.
 import asyncio
 
 from services.gateway.kube_api.client import KubeApi
-from services.gateway.watch.unread_resources import ANSWER_S, CLUSTER_IDENTITY, Outages, request_failure
+from services.gateway.watch.unread_resources import ANSWER_S, Outages, request_failure
+from shared.kube.short_lists import CLUSTER_IDENTITY
 
 INTERVAL_S = 1.0
 

@@ -14,13 +14,10 @@ from services.gateway.kube_api.client import KubeApi
 from services.gateway.kube_api.resources import ESSENTIAL
 from shared.first_names import first_names
 from shared.kube.instants import SECOND
-from shared.kube.short_lists import without_request
+from shared.kube.short_lists import CLUSTER_IDENTITY, without_request
 from shared.unreachable import Unreachable
 
 log = logging.getLogger(__name__)
-
-CLUSTER_IDENTITY = "the namespace kube-system"
-"""Stands for the first read of a term: nothing else is read before it."""
 
 NAMED = 3
 STOOD_S = 5.0

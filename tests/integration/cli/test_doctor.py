@@ -39,6 +39,7 @@ from shared.events.cluster import (
     IntentRefused,
     MissingPermission,
     NodeObserved,
+    ObjectDeleted,
     ObjectObserved,
 )
 from shared.events.devices import NodeDevicesRemoved, NodeDevicesReported
@@ -485,6 +486,23 @@ async def test_settings_of_gangs_that_are_ignored_are_named(installation: Instal
     assert found.what == (
         f"gang d/bad: annotation {gang.MODE} is 'Foo', which is none of Strict, NonStrict: the gang is Strict"
     )
+
+
+async def test_a_config_map_in_a_namespace_in_which_nobody_reads_it_is_named(installation: Installation) -> None:
+    name = "default/slo-controller-config"
+    body = {"metadata": {"name": "slo-controller-config", "namespace": "default"}, "data": {}}
+    await installation.append("cluster", ObjectObserved(resource="configmaps", name=name, uid="c", object=body))
+    (found,) = [one for one in of(await installation.examine(), "configuration") if "ConfigMap" in one.what]
+    assert (found.severity, found.what) == (
+        "warning",
+        f"ConfigMap {name} is read by nobody; koordinator-system is meant",
+    )
+    assert found.do == (
+        "apply it as koordinator-system/slo-controller-config, and delete this one: `koord dev delete configmap "
+        "slo-controller-config -n default`"
+    )
+    await installation.append("cluster", ObjectDeleted(resource="configmaps", name=name, uid="c"))
+    assert not [one for one in of(await installation.examine(), "configuration") if "ConfigMap" in one.what]
 
 
 async def test_rejected_quotas_are_named_until_they_are_corrected(installation: Installation) -> None:

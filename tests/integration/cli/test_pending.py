@@ -122,6 +122,30 @@ async def test_a_cluster_without_nodes_is_named_in_every_view(database: str) -> 
     assert "WARNING nodes: the cluster has no nodes, and 3 pods wait for one do: join nodes to the cluster" in doctor
 
 
+def _with_another_fault_of_its_quota() -> Teams:
+    """A pod of a rejected quota that was tried before the quota's fault was corrected, and there was another one."""
+    world = _Recorded()
+    world.observe(quota("team", "1", "many"))
+    world.add_pod(pod("web", cpu="1", labels={QUOTA_NAME: "team"}))
+    world.read()
+    world.cycle()
+    world.observe(quota("team", "some", "1"))
+    world.read()
+    return world
+
+
+async def test_the_present_reason_of_a_pod_comes_before_that_of_its_last_cycle(database: str) -> None:
+    """The user saw a remedy that he had carried out."""
+    await write(await asyncio.to_thread(_with_another_fault_of_its_quota), database)
+    summary = (await run(Log(database), "why", "pod", "web", "-n", "d")).stdout.splitlines()[0]
+    present, _, before = summary.partition("; before, at ")
+    assert "its quota team is rejected, and it waits: " in present
+    assert "some" in present
+    assert "many" not in present
+    assert "many" in before
+    assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ: cycle 1 found no node", before)
+
+
 async def test_a_scheduler_that_hangs_is_named_beside_what_pods_wait_for(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

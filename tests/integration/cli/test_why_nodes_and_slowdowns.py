@@ -135,7 +135,7 @@ async def test_a_node_that_is_drained_names_the_drain_and_how_to_end_it(log: Log
     )
     assert "    do: `koord drain busy --cancel`, then `kubectl uncordon busy`\n" in shown
     assert "a drain was requested by root: new disks\n" in shown
-    assert "its load is high, and p/LowNodeLoad moves no pod from it, by the cycle of " in shown
+    assert "its load was high, and p/LowNodeLoad moved no pod from it, in the cycle of " in shown
     assert "(descheduling/3): a DaemonSet owns it (2 of 2 pods)\n" in shown
 
 

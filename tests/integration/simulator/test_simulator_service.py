@@ -88,8 +88,8 @@ async def test_objects_are_created_changed_and_deleted_by_commands(
             result = await asyncio.to_thread(CliRunner().invoke, koord, ["dev", *arguments], env=env)
             return result.stdout, result.stderr + str(result.exception or "")
 
-        assert (await dev("apply", str(file)))[0] == "node/n created\npod/web created\n"
-        assert (await dev("apply", "-f", str(file)))[0] == "node/n unchanged\npod/web unchanged\n"
+        assert (await dev("apply", str(file)))[0] == "node/n created\npod/web created in namespace default\n"
+        assert (await dev("apply", "-f", str(file)))[0] == "node/n unchanged\npod/web unchanged in namespace default\n"
         assert (await dev("patch", "node", "n", '{"spec": {"unschedulable": true}}'))[0] == "node/n changed\n"
         assert (await running.api.get({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}))["spec"] == {
             "unschedulable": True

@@ -206,7 +206,10 @@ def test_a_missing_namespace_is_answered_with_its_remedy(cluster: Cluster) -> No
     train = pod() | {"metadata": {"name": "train-0", "namespace": "ns"}}
     assert 'pod/train-0: namespaces "ns" not found; create it: put a document' in error_of(cluster.apply(train))
     document = yaml.safe_load(remedy.split("`")[1])
-    assert cluster.apply(document, research).output == "namespace/quotas created\nelasticquota/research created\n"
+    assert (
+        cluster.apply(document, research).output
+        == "namespace/quotas created\nelasticquota/research created in namespace quotas\n"
+    )
 
 
 def test_the_manifests_of_documents_are_accepted_as_written(cluster: Cluster) -> None:

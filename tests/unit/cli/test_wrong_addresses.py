@@ -15,7 +15,7 @@ from nats.aio.subscription import Subscription
 from nats.errors import SlowConsumerError
 
 from cli.bus_connection import bus_of
-from cli.commands.cluster import unread_rows
+from cli.commands.cluster import unread_resources, unread_rows
 from cli.dev.kubeconfig import write_kubeconfig
 from cli.doctor.check_cluster import about_lists
 from cli.main import foreign_owner, koord
@@ -27,6 +27,7 @@ from shared.errors import KoordError
 from shared.file_replacement import replace_file
 from shared.kube.short_lists import GatewayLists, Unread
 from shared.log.unusable_database import DatabaseUnreachable
+from shared.unreachable import Unreachable
 
 
 @pytest.mark.parametrize("url", ["garbage", "postgresql://host:port/name", "mysql://host/name"])
@@ -96,7 +97,11 @@ def test_a_second_system_of_a_folder_is_not_sent_to_another_one(tmp_path: Path) 
     with taken(tmp_path), pytest.raises(KoordError, match="end it first") as refused, taken(tmp_path):
         pass
     assert "--dir" not in str(refused.value)
-    with taken(tmp_path), pytest.raises(KoordError, match="with a --dir of its own"), taken(tmp_path, shadow=True):
+    with (
+        taken(tmp_path),
+        pytest.raises(KoordError, match="--shadow --kubeconfig FILE --dir FOLDER"),
+        taken(tmp_path, shadow=True),
+    ):
         pass
 
 
@@ -172,6 +177,12 @@ def test_an_api_server_that_is_away_is_one_row_for_all_resources() -> None:
         ("r0, r1, r2, r3, r4 and 3 more", "10 s to 17 s", "Connection refused"),
         ("pods", "30 s", "403 pods is forbidden: user may not"),
     ]
+    identity, server = (
+        unread("the namespace kube-system", 7, "no answer"),
+        Unreachable("the API server at x", 0, "no answer"),
+    )
+    assert unread_resources(GatewayLists(unread=(identity,), unreachable=(server,))) == []
+    assert unread_resources(GatewayLists(unread=(identity,))) == [identity]
     findings = [finding.what for finding in about_lists(GatewayLists(unread=tuple(away)))]
     assert findings == ["the gateway has not read r0, r1, r2, r3, r4 and 3 more resources for 17 s: Connection refused"]
 

@@ -94,7 +94,7 @@ def test_a_wave_of_load_records_the_reasons_of_some_nodes_and_the_number_of_the_
     assert (first.unrelieved_others, second.unrelieved_others) == (3, 3)
     assert first.unrelieved == second.unrelieved
     record = RecordedEvent("descheduling", 7, second)
-    assert "moves no pod from it" in next(lines_of([record], names[0]))
+    assert "moved no pod from it" in next(lines_of([record], names[0]))
     [line] = lines_of([record], names[-1])
     assert line.endswith("(descheduling/7) has the reasons of 20 nodes, and not of 3 more")
     assert list(lines_of([record], "cold")) == []
@@ -103,7 +103,9 @@ def test_a_wave_of_load_records_the_reasons_of_some_nodes_and_the_number_of_the_
 def test_the_reason_is_shown_with_its_cycle_for_its_node_alone() -> None:
     event = AnomaliesObserved(of=OF, unrelieved={"hot": "it has no pods that could leave it"})
     [line] = lines_of([RecordedEvent("descheduling", 7, event)], "hot")
-    assert line.startswith("its load is high, and koord-descheduler/LowNodeLoad moves no pod from it, by the cycle of ")
+    assert line.startswith(
+        "its load was high, and koord-descheduler/LowNodeLoad moved no pod from it, in the cycle of "
+    )
     assert line.endswith("(descheduling/7): it has no pods that could leave it")
     assert list(lines_of([RecordedEvent("descheduling", 7, event)], "cold")) == []
 

@@ -54,6 +54,7 @@ def test_a_pod_moves_to_a_place_that_is_held_before_it_is_evicted() -> None:
     world.schedule("uid-j")
     (request,) = of_type(world.decide(), EvictionRequested)
     assert request.pod_uid == "uid-web-0"
+    assert request.reason == "PodMigrationJob j: made by a client, which names no reason"
     world.gateway()
     world.decide()
     world.gateway()

@@ -1,7 +1,8 @@
 """Resources that are not read, by a clock that the test moves."""
 
-from services.gateway.watch.unread_resources import CLUSTER_IDENTITY, Outage, Outages, unreachable
+from services.gateway.watch.unread_resources import Outage, Outages, unreachable
 from shared.kube.instants import SECOND
+from shared.kube.short_lists import CLUSTER_IDENTITY
 
 
 class Clock:
