@@ -345,4 +345,5 @@ def _chosen(values: Mapping[str, str] | None, names: tuple[str, ...]) -> dict[st
 
 
 def _bounded(amounts: dict[str, int]) -> dict[str, int]:
-    return {name: min(max(size, 0), LARGEST_AMOUNT) for name, size in amounts.items()}
+    # By name: a manifest's order is not in a snapshot, and decisions must not depend on where their State was folded from.
+    return {name: min(max(size, 0), LARGEST_AMOUNT) for name, size in sorted(amounts.items())}
