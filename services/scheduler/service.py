@@ -5,17 +5,16 @@
 
 import asyncio
 import logging
-from typing import NamedTuple, TypeGuard
 
-from services.scheduler.configuration import config_drafts, config_of
+from services.scheduler.configuration import config_drafts
 from services.scheduler.cycle.cycle import plan_cycle
 from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.plan_events import drafts_of
+from services.scheduler.cycle.prepared_inputs import Prepared, is_current, prepare
 from services.scheduler.explain.answer_schedule_explanations import explanation_drafts
 from services.scheduler.extender_server.extender_service import ExtenderService
 from services.scheduler.extender_server.http_api import serving
 from services.scheduler.extender_server.unit_moves_answers import UnitMovesAnswers
-from services.scheduler.framework.config.decision_settings import DecisionSettings, in_force
 from services.scheduler.gangs.delayed_pod_group_status_writes import StatusesAfterBindings
 from services.scheduler.gangs.evict_rest_of_gang import gang_eviction_drafts
 from services.scheduler.gangs.held_back_conditions import HeldBackConditions
@@ -33,7 +32,6 @@ from shared.domain.config_rejection import rejection_events
 from shared.domain.move_destinations import SUBJECT as DESTINATIONS
 from shared.domain.moves_for_waiting_unit import SUBJECT as UNIT_MOVES
 from shared.domain.offered_config import OfferedConfig
-from shared.domain.scheduler_gates import scheduler_gates
 from shared.events import Draft
 from shared.events.intents import EvictionRequested, FieldsDesired, ObjectDesired
 from shared.events.log import ConfigApplied, ConfigRejected, WriterStarted
@@ -72,50 +70,17 @@ SETTLED_AT_ONCE = 2000
 STANDBY_SETTLES_INTERVAL_S = 0.2
 
 
-class Prepared(NamedTuple):
-    """Cycle inputs, and what they were made by.
-
-    Attributes:
-        config_digest: of the configuration that was in force; a cache is not used under another.
-        settings: the recorded settings that shape decisions.
-    """
-
-    cache: CycleInputs
-    config_digest: str
-    settings: DecisionSettings
-
-
 async def stand_by(runtime: Runtime) -> None:
     """Keeps a cache up to date, so that a takeover does not begin with every pod."""
     while True:
         view: SchedulerState = runtime.state
         prepared: Prepared | None = runtime.prepared
-        if not _is_current(prepared, view) and view.config_digest:  # without one no replica has led yet
-            prepared = runtime.prepared = _prepare(view)
+        if not is_current(prepared, view) and view.config_digest:  # without one no replica has led yet
+            prepared = runtime.prepared = prepare(view)
         if prepared is not None:
             await _settle(prepared.cache)
         await asyncio.sleep(STANDBY_SETTLES_INTERVAL_S)
         await runtime.changed()
-
-
-def _is_current(prepared: Prepared | None, view: SchedulerState) -> TypeGuard[Prepared]:
-    return prepared is not None and prepared.cache.view is view and prepared.config_digest == view.config_digest
-
-
-def _prepare(view: SchedulerState) -> Prepared:
-    configuration, settings = config_of(view), in_force(view.config_settings)
-    for note in configuration.notes:
-        log.warning(note, extra={"config": view.config_source})
-    cache = CycleInputs(
-        view,
-        configuration.profiles,
-        settings.shadow_scheduler,
-        believes_annotations=settings.believes_annotations,
-        by_sub_priority=settings.by_sub_priority,
-        scheduler_gates=scheduler_gates(settings.feature_gates),
-        backfill=settings.backfill,
-    )
-    return Prepared(cache, view.config_digest, settings)
 
 
 async def _settle(cache: CycleInputs) -> None:
@@ -148,9 +113,9 @@ async def lead(runtime: Runtime) -> None:
             visible = rejection_events(drafts, uid=view.config_map_uid, component=COMPONENT, now_ns=now_ns)
             await runtime.append([*drafts, *visible], now_ns=now_ns)
             continue
-        if not _is_current(prepared, view):
+        if not is_current(prepared, view):
             shadow.use_cache(None)
-            prepared = _prepare(view)
+            prepared = prepare(view)
         cache = prepared.cache
         await _settle(cache)
         extender.lead_with(cache, prepared.config_digest, prepared.settings.extender_profile)

@@ -6,6 +6,7 @@ Source: architecture.md, Charging quota.
 import msgspec
 
 from shared.errors import KoordError
+from shared.events.scheduling import QuotaShort
 from shared.kube.json_text import decode_with
 
 SUBJECT = "koord.quota.charge"
@@ -28,23 +29,6 @@ class ChargeRequest(msgspec.Struct, frozen=True, omit_defaults=True):
 
 REJECTED = "rejected"
 """The stage of a pod whose own quota is rejected."""
-
-
-class QuotaShort(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The reason why a pod was not charged.
-
-    Attributes:
-        quota: the quota that is short.
-        stage: `quota` for the pod's own, `nonPreemptible` for its min, `ancestor` for one above, `rejected`
-            where the quota itself is rejected.
-        short: resource -> missing amount.
-        message: upstream's text, or the reason of the rejection.
-    """
-
-    quota: str
-    stage: str
-    short: dict[str, int]
-    message: str = ""
 
 
 class ChargeResponse(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -14,6 +14,7 @@ class WriterStarted(Event, frozen=True, tag="koord.log.WriterStarted.v1"):
         epoch: larger than every earlier one; at least the database's clock in milliseconds.
         release: the version of the code that writes from here on.
         emits: the event types, with their versions, that this release may append.
+        libraries: name -> version of the libraries that decisions are computed with.
     """
 
     KEY: ClassVar[str] = "writer"
@@ -22,6 +23,7 @@ class WriterStarted(Event, frozen=True, tag="koord.log.WriterStarted.v1"):
     release: str
     emits: tuple[str, ...] = ()
     writer: str = "writer"
+    libraries: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class ConfigApplied(Event, frozen=True, tag="koord.log.ConfigApplied.v1"):

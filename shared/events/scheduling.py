@@ -57,6 +57,23 @@ class PodOutcome(msgspec.Struct, frozen=True, omit_defaults=True, array_like=Tru
     node: str = ""
 
 
+class QuotaShort(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The reason why a pod was not charged.
+
+    Attributes:
+        quota: the quota that is short.
+        stage: `quota` for the pod's own, `nonPreemptible` for its min, `ancestor` for one above, `rejected`
+            where the quota itself is rejected.
+        short: resource -> missing amount.
+        message: upstream's text, or the reason of the rejection.
+    """
+
+    quota: str
+    stage: str
+    short: dict[str, int]
+    message: str = ""
+
+
 class CycleDecided(Event, frozen=True, tag="koord.scheduling.CycleDecided.v1"):
     """The scheduler took a batch of pods and placed those that fit. Holds the basis of the decision: `seen`, `now_ns`,
     `config`.
@@ -69,6 +86,8 @@ class CycleDecided(Event, frozen=True, tag="koord.scheduling.CycleDecided.v1"):
         charged_at: `quota` seq at which the quota ledger had recorded its response for this cycle; 0 without a request.
             The pods that it rejected are among `pods`, with a class of reason `ElasticQuota`.
         reservations: uids among `pods` that are those of Reservations; no quota counts them.
+        refused: uid of a pod that the quota ledger did not charge -> its response: an input of the cycle, which a replay
+            takes from here. Empty in the histories of releases before it was recorded.
     """
 
     KEY: ClassVar[str] = "cycle"
@@ -79,6 +98,7 @@ class CycleDecided(Event, frozen=True, tag="koord.scheduling.CycleDecided.v1"):
     by: str = ""
     charged_at: int = 0
     reservations: tuple[str, ...] = ()
+    refused: dict[str, QuotaShort] = msgspec.field(default_factory=dict)
 
 
 class PodPlaced(Event, frozen=True, tag="koord.scheduling.PodPlaced.v1"):

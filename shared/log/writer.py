@@ -8,6 +8,7 @@ connection the head is unknown: `LostHead` ends the process, and it starts over 
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -102,9 +103,19 @@ class LogWriter:
                 return self.head
 
     async def begin(
-        self, release: str, emits: Sequence[type[Event]], *, now_ns: int, seen: Mapping[str, int]
+        self,
+        release: str,
+        emits: Sequence[type[Event]],
+        *,
+        now_ns: int,
+        seen: Mapping[str, int],
+        libraries: Mapping[str, str] = MappingProxyType({}),
     ) -> RecordedEvent:
-        """Appends `WriterStarted`; from its commit on this replica decides, responds and carries out effects."""
+        """Appends `WriterStarted`; from its commit on this replica decides, responds and carries out effects.
+
+        Args:
+            release, libraries: as in WriterStarted.
+        """
         try:
             found = await self._connection.fetchrow(
                 f"select (extract(epoch from clock_timestamp()) * 1000)::bigint as clock, "  # noqa: S608
@@ -115,7 +126,10 @@ class LogWriter:
             raise LostHead(self.context, error) from error
         self.epoch = max(_epoch_of(found["last"]) + 1, found["clock"])
         started = WriterStarted(
-            epoch=self.epoch, release=release, emits=tuple(sorted(kind.type_name() for kind in emits))
+            epoch=self.epoch,
+            release=release,
+            emits=tuple(sorted(kind.type_name() for kind in emits)),
+            libraries=dict(libraries),
         )
         records = await self.append([Draft(started)], now_ns=now_ns, seen=seen)
         self._keepers = [asyncio.create_task(keeper()) for keeper in (self._hold, self._beacons, self._partitions)]

@@ -22,7 +22,7 @@ from shared.runtime.garbage_collection import collect_seldom
 from shared.runtime.rebuild import watch_rebuilds
 from shared.runtime.retention import watch_disk, watch_retention
 from shared.runtime.retention_settings import RetentionSettings
-from shared.runtime.service import Environment, Responder, Runtime, Service, SubjectResponder, release
+from shared.runtime.service import Environment, Responder, Runtime, Service, SubjectResponder, libraries, release
 from shared.runtime.task_cancellation import cancel_and_wait
 from shared.settings import Settings, unknown_variables
 
@@ -121,7 +121,13 @@ async def _follow_and_lead(runtime: Runtime) -> None:
         follower.take_over()
         await _stand_at(runtime, head)
         await watch_disk(runtime)
-        await writer.begin(release(), service.emits, now_ns=runtime.now_ns(), seen=dict(runtime.state.positions))
+        await writer.begin(
+            release(),
+            service.emits,
+            now_ns=runtime.now_ns(),
+            seen=dict(runtime.state.positions),
+            libraries=libraries(),
+        )
         kept = await runtime.store.snapshot_names(runtime.state.SCHEMA)
         runtime.base = kept[0] if kept else None
         runtime.phase = "leading"

@@ -147,6 +147,12 @@ def release() -> str:
         return "0+source"
 
 
+@cache
+def libraries() -> Mapping[str, str]:
+    """Returns the versions of the libraries that decisions are computed with: another one may round differently."""
+    return {name: version(name) for name in ("numba", "numpy")}
+
+
 class Runtime:
     """Interface of the runner for `lead`: the State, appends, waiting, and the clock."""
 

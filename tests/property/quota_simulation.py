@@ -29,14 +29,7 @@ from services.scheduler.quota.take_back_placements_without_quota import charged_
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.domain.amounts import exceeding
-from shared.domain.quota_charge import (
-    ChargeRequest,
-    ChargeResponse,
-    QuotaShort,
-    decode_request,
-    decode_response,
-    encode,
-)
+from shared.domain.quota_charge import ChargeRequest, ChargeResponse, decode_request, decode_response, encode
 from shared.events import Cause, Event, RecordedEvent
 from shared.events.cluster import (
     BindRejected,
@@ -52,7 +45,7 @@ from shared.events.cluster import (
 from shared.events.intents import EvictionRequested
 from shared.events.log import ConfigApplied, WriterStarted
 from shared.events.quota import PodCharged
-from shared.events.scheduling import PodNominated, PodPlaced
+from shared.events.scheduling import PodNominated, PodPlaced, QuotaShort
 from shared.kube.elastic_quota import RESERVED
 from shared.kube.instants import SECOND
 from tests.support.quota_logs import pod, quota

@@ -12,10 +12,11 @@ from services.quota_ledger.decide.admission import AdmissionRules, shortfall
 from services.quota_ledger.pods.pod_quota_entry import AttachedPod
 from services.quota_ledger.state.ledger_state import LedgerState
 from shared.domain.amounts import Amounts, add, negated, nonzero, raise_clamped, sub
-from shared.domain.quota_charge import REJECTED, ChargeRequest, ChargeResponse, QuotaShort
+from shared.domain.quota_charge import REJECTED, ChargeRequest, ChargeResponse
 from shared.domain.quota_rejection import waits_for_rejected
 from shared.events import Draft, Event
 from shared.events.quota import PodAdmissionDecided, PodCharged
+from shared.events.scheduling import QuotaShort
 
 
 def charge(

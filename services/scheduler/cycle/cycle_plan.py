@@ -15,7 +15,7 @@ from services.scheduler.queue.units import Group
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from shared.events import Event
-from shared.events.scheduling import ClassEvaluated
+from shared.events.scheduling import ClassEvaluated, QuotaShort
 
 
 class PlannedHold(NamedTuple):
@@ -95,6 +95,7 @@ class RefusedPod(NamedTuple):
 
 NOTHING_LEFT_OUT: Mapping[int, tuple[PodRecord, ...]] = {}
 NO_STARTS: Mapping[int, tuple[GangStart, ...]] = {}
+NONE_REFUSED: Mapping[str, QuotaShort] = {}
 PASSES_NOTHING: Mapping[str, Mapping[str, str]] = {}
 
 
@@ -128,6 +129,7 @@ class CyclePlan(NamedTuple):
         passes: uid of a pod -> as in PodPlaced.
         released: pods that lose the nodes that were held for them.
         lost: pods that lose their nominations although no other pod wants the capacity.
+        refused: uid of a pod -> as in CycleDecided.
         left_out: number of a unit of which pods were placed -> its other pods: beyond those that it needs, or without a
             node where those with one hold it.
     """
@@ -145,6 +147,7 @@ class CyclePlan(NamedTuple):
     starts: Mapping[int, tuple[GangStart, ...]] = NO_STARTS
     planned: tuple[StartDecision, ...] = ()
     passes: Mapping[str, Mapping[str, str]] = PASSES_NOTHING
+    refused: Mapping[str, QuotaShort] = NONE_REFUSED
 
     def placed(self) -> Iterator[PlacedPod]:
         """Yields the placements."""

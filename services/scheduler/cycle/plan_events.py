@@ -80,6 +80,7 @@ def drafts_of(plan: CyclePlan) -> tuple[Draft, ...]:
         by=plan.by,
         charged_at=plan.charged_at,
         reservations=tuple(reservations),
+        refused=dict(plan.refused),
     )
     return (Draft(decided), *drafts)
 

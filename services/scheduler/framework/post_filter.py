@@ -19,7 +19,7 @@ from services.scheduler.framework.nominations_and_victims_of_cycle import CycleP
 from services.scheduler.framework.plugin_spec import PluginSpec
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import Assignment, PodRecord
-from shared.domain.quota_charge import QuotaShort
+from shared.events.scheduling import QuotaShort
 
 Mark = NewType("Mark", int)
 """A point of the cycle's steps to which they can be undone: their number."""

@@ -9,18 +9,9 @@ import logging
 
 from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.cycle_plan import CyclePlan
-from services.scheduler.plugins.elastic_quota.nominated_pod_quota import refused_for_nominated
-from services.scheduler.quota.take_back_placements_without_quota import charged_plan, groups_to_charge
+from services.scheduler.quota.charge_of_cycle import LedgerResponse, charge_of, charged
 from shared.bus import NoResponse, NotPermitted
-from shared.domain.quota_charge import (
-    SUBJECT,
-    BadChargeMessage,
-    ChargeRequest,
-    ChargeResponse,
-    QuotaShort,
-    decode_response,
-    encode,
-)
+from shared.domain.quota_charge import SUBJECT, BadChargeMessage, ChargeRequest, ChargeResponse, decode_response, encode
 from shared.runtime import failpoints
 from shared.runtime.service import Runtime
 
@@ -57,24 +48,18 @@ class ChargeClient:
             cache: that the plan rests on.
             seen: the positions that it rests on.
         """
-        quota = cache.view.quota
-        groups = groups_to_charge(plan, lambda pod_class: quota.needs_charge(pod_class.namespace, pod_class.labels))
-        if not groups:
+        charge = charge_of(plan, cache)
+        if charge is None:
             return plan
-        refused: dict[str, QuotaShort | None] = {
-            **refused_for_nominated(cache.view, cache.nominated.values(), groups),
-        }
-        uids = tuple(tuple(pod.uid for pod in group) for group in groups if group[0].uid not in refused)
-        charged_at = 0
-        if uids:
+        response: ChargeResponse | None = None
+        if charge.groups:
             response = await self._request(
-                ChargeRequest(epoch=self._runtime.writer.epoch, cycle=plan.cycle, seen=seen, groups=uids)
+                ChargeRequest(epoch=self._runtime.writer.epoch, cycle=plan.cycle, seen=seen, groups=charge.groups)
             )
             failpoints.hit("scheduler.charged-before-append")
-            unanswered = dict.fromkeys(uid for group in uids for uid in group)
-            refused |= unanswered if response is None else response.refused
-            charged_at = response.charged_at if response is not None else 0
-        return charged_plan(cache, plan, refused, charged_at)
+        return charged(
+            plan, cache, charge, None if response is None else LedgerResponse(response.charged_at, response.refused)
+        )
 
     async def _request(self, request: ChargeRequest) -> ChargeResponse | None:
         """The ledger's response; None without one."""

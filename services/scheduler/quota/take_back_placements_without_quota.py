@@ -16,8 +16,8 @@ from services.scheduler.framework.reasons import text
 from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.quota_reason_codes import CODE_OF_STAGE, PLUGIN, UNREACHABLE
-from shared.domain.quota_charge import REJECTED, QuotaShort
-from shared.events.scheduling import ClassEvaluated, Rejections
+from shared.domain.quota_charge import REJECTED
+from shared.events.scheduling import ClassEvaluated, QuotaShort, Rejections
 
 Refused = Mapping[str, QuotaShort | None]
 """uid -> the shortfall of its quota; None where the ledger did not respond."""

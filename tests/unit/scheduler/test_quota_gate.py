@@ -17,7 +17,6 @@ from services.scheduler.state.pod_equivalence_class import PodClass
 from services.scheduler.state.pod_scheduling_record import PodRecord
 from services.scheduler.state.quota_reason_codes import EXCEEDED, PLUGIN, UNREACHABLE
 from services.scheduler.state.quota_view import QuotaView
-from shared.domain.quota_charge import QuotaShort
 from shared.events import Event, RecordedEvent
 from shared.events.log import ConfigApplied
 from shared.events.quota import (
@@ -29,7 +28,7 @@ from shared.events.quota import (
     QuotaDeleted,
     RuntimeRecomputed,
 )
-from shared.events.scheduling import ClassEvaluated, CycleDecided, PodUnschedulable
+from shared.events.scheduling import ClassEvaluated, CycleDecided, PodUnschedulable, QuotaShort
 from shared.kube.elastic_quota import QUOTA_NAME, DeclaredQuota
 from tests.support.scheduling_world import pod
 

@@ -8,7 +8,7 @@ from services.scheduler.state.quota_headroom import Entry
 from services.scheduler.state.quota_reason_codes import waits_for_quota
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.domain.amounts import Amounts
-from shared.domain.quota_charge import QuotaShort
+from shared.events.scheduling import QuotaShort
 
 
 class NominatedEntry(NamedTuple):
