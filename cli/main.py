@@ -63,6 +63,7 @@ COMMANDS: Mapping[str, Entry] = {
         "pending",
         "Show which pods wait for a node, for what and since when, in the order of the queue.",
     ),
+    "replay": Entry("cli.replay.command", "replay_command", "Repeat recorded decisions and compare them bit for bit."),
     "run": Entry("cli.commands.run", "run", "Run one service until SIGTERM."),
     "shadow": Entry("cli.commands.shadow", "shadow", "Report the comparison with another scheduler's placements."),
     "simulate": Entry("cli.simulate.command", "simulate", "Place a list of pods on a list of nodes, in memory."),

@@ -13,6 +13,7 @@ from cli.dev.fault_simulation.invariants import EVICTING, Invariants
 from cli.dev.fault_simulation.memory_api import LEASES
 from cli.dev.fault_simulation.memory_log import Context
 from cli.dev.fault_simulation.migrations_at_rest import unfinished_moves
+from cli.dev.fault_simulation.records_of_log import records
 from cli.dev.fault_simulation.replica import ONE_SHOT_MAX_AGE_S, Replica
 from cli.dev.fault_simulation.substitutions import CODEC
 from cli.dev.fault_simulation.waiting_at_rest import used_of
@@ -25,7 +26,7 @@ from services.quota_ledger.state.ledger_state import LedgerState
 from shared.domain.fields_written_once import is_written_once
 from shared.domain.node_metric_status import desired_status
 from shared.domain.reservation import PRE_ALLOCATION_FIELDS
-from shared.events import Cause, RecordedEvent
+from shared.events import RecordedEvent
 from shared.events.intents import FieldsDesired, ObjectDesired
 from shared.events.log import CarriedForward
 from shared.events.metrics import NodeReported
@@ -61,7 +62,7 @@ def folded(replica: Replica, contexts: dict[str, Context]) -> State:
     for name, kinds in runtime.service.follows.items():
         context, codec = contexts[name], CODEC(kinds)
         upto = runtime.follower.positions[name].seq
-        for record in (*_copies(context, codec), *_records(context, codec, upto)):
+        for record in (*_copies(context, codec), *records(context, codec, upto)):
             state.apply(record)
         if upto:
             state.positions[name] = upto
@@ -80,15 +81,6 @@ def _copies(context: Context, codec: Codec) -> list[RecordedEvent]:
         if record is not None and record.seq < context.first
     }
     return [first[place] for place in sorted(first)]
-
-
-def _records(context: Context, codec: Codec, upto: int) -> Iterator[RecordedEvent]:
-    for row in context.rows:
-        if row.seq > upto:
-            return
-        if row.type in codec.declared and (event := codec.one(row.type, row.data)) is not None:
-            cause = Cause.parse(row.cause) if row.cause else None
-            yield RecordedEvent(context.name, row.seq, event, row.at_us * 1000, cause)
 
 
 def states(world: World) -> Iterator[str]:
@@ -211,7 +203,7 @@ def _unwritten(world: World) -> Iterator[str]:
     newest: dict[FieldGroup, tuple[str, FieldsDesired | ObjectDesired]] = {}
     codec = CODEC((FieldsDesired, ObjectDesired, NodeReported, PodPlaced))
     for context in world.postgres.contexts.values():
-        for record in _records(context, codec, context.head.seq):
+        for record in records(context, codec, context.head.seq):
             desired = record.event
             if isinstance(desired, PodPlaced):
                 newest.pop(FieldGroup("pods", desired.pod, context.name, PRE_ALLOCATION_FIELDS), None)

@@ -12,6 +12,7 @@ from cli.dev.fault_simulation import at_rest, cluster_objects, faults, migration
 from cli.dev.fault_simulation.memory_api import OF_STORAGE
 from cli.dev.fault_simulation.plan import ENDS_S, SETTLES_S, Plan
 from cli.dev.fault_simulation.plan_migrations import ADD
+from cli.dev.fault_simulation.replayed_at_rest import decided_differently
 from cli.dev.fault_simulation.replica import DESCHEDULER, DISCOVERY, SERVICES
 from cli.dev.fault_simulation.substitutions import substituted
 from cli.dev.fault_simulation.volumes import USES_VOLUME
@@ -65,7 +66,7 @@ def run(world: World, plan: Plan) -> None:
         # A service decides by its timers, and what it just decided is not carried out yet.
         world.loop.run_until(ENDS_S + SETTLES_S)
         left = [*at_rest.states(world), *_undone(world)]
-    for text in (*left, *_waits(world)):
+    for text in (*left, *_waits(world), *decided_differently(world)):
         world.report(text)
 
 

@@ -1,5 +1,6 @@
 """koord demo, small: on a terminal and into a pipe."""
 
+import json
 import re
 import subprocess
 import sys
@@ -30,6 +31,8 @@ def test_the_demo_ends_with_a_summary_and_leaves_nothing_running(tmp_path: Path)
     assert pod[1] in aware
     assert pod[1] in blind
     assert aware != blind
+    again = json.loads(koord("replay", "--dir", f"{tmp_path}/aware", "--json").stdout)
+    assert again["decisions"] == again["equal"] > 0, again
     several = koord("events", "--dir", str(tmp_path))
     assert f"choose one with --dir: {tmp_path}/aware, {tmp_path}/blind" in several.stderr
 

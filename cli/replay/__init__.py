@@ -1,0 +1,1 @@
+"""`koord replay`: recorded decisions, repeated and compared."""
