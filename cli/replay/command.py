@@ -32,9 +32,9 @@ class DecidedDifferently(KoordError):
 def replay_command(*, begin: datetime | None, end: datetime | None, service: str, as_json: bool, folder: Path) -> None:
     """Repeat recorded decisions and compare them bit for bit.
 
-    Each cycle of the scheduler is decided again from the State at the positions that it had seen, with the configuration,
-    the instant and the response of the quota ledger that are recorded with it. The first difference is shown with these
-    inputs, and the exit code is 1.
+    Each cycle of the scheduler is decided again from the State at the positions that it had seen, with the
+    configuration, the instant and the response of the quota ledger that are recorded with it. The first difference is
+    shown with these inputs, and the exit code is 1.
     """
     with log_of(folder) as postgres:
         found = asyncio.run(_replay(postgres, begin, end))

@@ -11,7 +11,7 @@ from shared.runtime.rebuild import first_difference
 
 
 class Difference(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The first event of a decision that is another one today.
+    """The first event of a decision that differs today.
 
     Attributes:
         event: `context/seq` of the recorded one; of the last one before it where there are more today.

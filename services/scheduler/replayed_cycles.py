@@ -41,7 +41,7 @@ class ReplayedCycles:
         plan = plan_cycle(cache, recorded.now_ns, settings.batch_size)
         charge = charge_of(plan, cache)
         if charge is not None:
-            asked = charge.groups and recorded.charged_at
-            response = LedgerResponse(recorded.charged_at, recorded.refused) if asked else None
+            requested = charge.groups and recorded.charged_at
+            response = LedgerResponse(recorded.charged_at, recorded.refused) if requested else None
             plan = charged(plan, cache, charge, response)
         return drafts_of(plan)

@@ -86,8 +86,8 @@ class CycleDecided(Event, frozen=True, tag="koord.scheduling.CycleDecided.v1"):
         charged_at: `quota` seq at which the quota ledger had recorded its response for this cycle; 0 without a request.
             The pods that it rejected are among `pods`, with a class of reason `ElasticQuota`.
         reservations: uids among `pods` that are those of Reservations; no quota counts them.
-        refused: uid of a pod that the quota ledger did not charge -> its response: an input of the cycle, which a replay
-            takes from here. Empty in the histories of releases before it was recorded.
+        refused: uid of a pod that the quota ledger did not charge -> its response: an input of the cycle, which a
+            replay takes from here. Empty in the histories of releases before it was recorded.
     """
 
     KEY: ClassVar[str] = "cycle"

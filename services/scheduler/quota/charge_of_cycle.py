@@ -1,4 +1,4 @@
-"""The charge of a cycle: what is asked of the quota ledger, and what its response makes of the plan.
+"""The charge of a cycle: what is requested of the quota ledger, and what its response makes of the plan.
 
 The request itself is in `charge_client`; a replay takes the response from the log.
 
@@ -31,7 +31,7 @@ class ChargeOfCycle(NamedTuple):
     """The pods of a plan that need a charge.
 
     Attributes:
-        refused: uid -> what it lacks beside the capacity that is kept for nominated pods; it is not asked for.
+        refused: uid -> what it lacks beside the capacity that is kept for nominated pods; no charge is requested for it.
         groups: the pods to charge, by uid; those of a group together or not at all.
     """
 
@@ -60,7 +60,7 @@ def charged(plan: CyclePlan, cache: CycleInputs, charge: ChargeOfCycle, response
 
     Args:
         cache: as it was for the plan.
-        response: None where nothing was asked, or the ledger did not respond.
+        response: None where nothing was requested, or the ledger did not respond.
     """
     refused: dict[str, QuotaShort | None] = {**charge.refused}
     if response is None:

@@ -32,8 +32,8 @@ def test_a_decision_without_a_difference_is_equal_whatever_its_append_rested_on(
 
 
 def test_the_first_event_that_differs_is_named_with_its_path_and_the_inputs() -> None:
-    elsewhere = msgspec.structs.replace(PLACED, node="n2")
-    found = first_difference_of(recorded(DECIDED, PLACED), [Draft(DECIDED), Draft(elsewhere, CAUSE)])
+    on_another_node = msgspec.structs.replace(PLACED, node="n2")
+    found = first_difference_of(recorded(DECIDED, PLACED), [Draft(DECIDED), Draft(on_another_node, CAUSE)])
     assert found is not None
     assert (found.event, found.path) == ("scheduling/4", "node")
     assert (found.recorded["node"], found.again["node"]) == ("n1", "n2")
