@@ -31,7 +31,8 @@ class ChargeOfCycle(NamedTuple):
     """The pods of a plan that need a charge.
 
     Attributes:
-        refused: uid -> what it lacks beside the capacity that is kept for nominated pods; no charge is requested for it.
+        refused: uid -> what it lacks beside the capacity that is kept for nominated pods: no charge is requested for
+            it.
         groups: the pods to charge, by uid; those of a group together or not at all.
     """
 
