@@ -9,7 +9,7 @@ Source: architecture.md, "Replay" and "Scheduling cycles".
 
 from services.scheduler.cycle.cycle import plan_cycle
 from services.scheduler.cycle.plan_events import drafts_of
-from services.scheduler.cycle.prepared_inputs import Prepared, is_current, prepare
+from services.scheduler.prepared_inputs import Prepared, is_current, prepare
 from services.scheduler.quota.charge_of_cycle import LedgerResponse, charge_of, charged
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.events import Draft

@@ -10,7 +10,6 @@ from services.scheduler.configuration import config_drafts
 from services.scheduler.cycle.cycle import plan_cycle
 from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.plan_events import drafts_of
-from services.scheduler.cycle.prepared_inputs import Prepared, is_current, prepare
 from services.scheduler.explain.answer_schedule_explanations import explanation_drafts
 from services.scheduler.extender_server.extender_service import ExtenderService
 from services.scheduler.extender_server.http_api import serving
@@ -20,6 +19,7 @@ from services.scheduler.gangs.evict_rest_of_gang import gang_eviction_drafts
 from services.scheduler.gangs.held_back_conditions import HeldBackConditions
 from services.scheduler.gangs.network_topology_status import network_topology_drafts
 from services.scheduler.gangs.pod_group_status import pod_group_drafts
+from services.scheduler.prepared_inputs import Prepared, is_current, prepare
 from services.scheduler.quota.charge_client import ChargeClient
 from services.scheduler.reservations.life_cycle import life_cycle_drafts
 from services.scheduler.retention_carry_forward import CARRY_FORWARD
