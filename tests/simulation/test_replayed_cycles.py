@@ -8,6 +8,7 @@ from cli.dev.fault_simulation.plan import drawn
 from cli.dev.fault_simulation.run_seeds import prepare
 from cli.dev.fault_simulation.run_world import simulate
 from services.scheduler import replayed_cycles
+from services.scheduler.cycle.cycle import plan_cycle
 from services.scheduler.quota.charge_of_cycle import LedgerResponse
 
 
@@ -18,7 +19,6 @@ def prepared() -> None:
 
 def test_a_cycle_that_decides_something_else_is_found() -> None:
     assert not simulate(704, drawn(704)).violations
-    plan_cycle = replayed_cycles.plan_cycle
     with patch.object(replayed_cycles, "plan_cycle", lambda cache, now_ns, _: plan_cycle(cache, now_ns, 1)):
         assert _differs(704)
 
