@@ -95,11 +95,17 @@ async def records_of(there: Site, starts: Collection[Start], states: Collection[
     return result
 
 
-def shares_that_the_runtime_records(node: RealNode, container: str) -> int:
-    """Returns the CPU shares with which containerd would create the container again."""
+def linux_that_the_runtime_records(node: RealNode, container: str) -> dict[str, Any]:
+    """Returns the part `linux` of the OCI specification with which containerd would create the container again."""
     command: list[str | Path] = [programs().ctr, f"--address={node.folder}/containerd.sock", "--namespace=k8s.io"]
     done = subprocess.run([*command, "containers", "info", container], capture_output=True, text=True, check=True)
-    return int(json.loads(done.stdout)["Spec"]["linux"]["resources"]["cpu"]["shares"])
+    found: dict[str, Any] = json.loads(done.stdout)["Spec"]["linux"]
+    return found
+
+
+def shares_that_the_runtime_records(node: RealNode, container: str) -> int:
+    """Returns the CPU shares with which containerd would create the container again."""
+    return int(linux_that_the_runtime_records(node, container)["resources"]["cpu"]["shares"])
 
 
 def update_container(node: RealNode, container: str, *, shares: int, quota_us: int) -> None:
