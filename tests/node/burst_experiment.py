@@ -7,14 +7,18 @@ import asyncio
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
-from tests.node.batch_starts import batch_body, is_right
-from tests.node.first_values import removed, starts_of
+from tests.node.first_values import body, removed, starts_of
 from tests.node.hooked_containers import connections, records_of, without_nri
-from tests.node.latency_experiment import Pace, Service
+from tests.node.latency_experiment import COLOCATED, Pace, Service
 from tests.support.waiting import until
 
 PODS, CONTAINERS, CORES = 4, 3, 2
-"""Of a burst: 12 containers with 50 milli-cores each, and two busy threads each."""
+"""Of a burst: 12 containers with two busy threads each."""
+CPU_MILLI = 20
+"""Limit of each container: bounded, the burst uses a quarter of a core."""
+QUOTA_US = 100 * CPU_MILLI
+BURST = Pace(length_s=12, every_ms=100)
+"""The time in which all containers start, and run without NRI until the reconciler has seen them."""
 STARTS_AFTER_S = 2.0
 
 
@@ -40,7 +44,7 @@ class Burst(NamedTuple):
         return self.beside["p99_us"] / self.quiet["p99_us"]
 
 
-async def bursts(service: Service, pace: Pace, turn: int, *, nri: bool) -> Burst:
+async def burst(service: Service, turn: int, *, nri: bool, pace: Pace = BURST) -> Burst:
     """Measures one burst.
 
     Args:
@@ -67,7 +71,8 @@ async def _start(service: Service, name: str) -> list[str]:
 
 
 def _body(service: Service, name: str) -> dict[str, Any]:
-    made = batch_body(name, CONTAINERS, stays=True, nodeName=service.there.node.name)
+    amounts = {"cpu": f"{CPU_MILLI}m", "memory": "32Mi"}
+    made = body(name, CONTAINERS, amounts, labels=COLOCATED, nodeName=service.there.node.name)
     for container in made["spec"]["containers"]:
         container["args"] = ["-limits", f"-burn={CORES}"]
     return made
@@ -79,4 +84,5 @@ async def _starts(service: Service, names: list[str]) -> tuple[int, int, int]:
     starts = [start for each in pods for start in await starts_of(there.node, each)]
     records = await records_of(there, starts, ("applied", "repaired"))
     slowest_ms = max(each.get("after_ms") or 0 for each in records.values())
-    return sum(map(is_right, starts)), len(starts), slowest_ms
+    right = sum(start.values["cpu.cfs_quota_us"] == str(QUOTA_US) for start in starts)
+    return right, len(starts), slowest_ms

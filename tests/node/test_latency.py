@@ -8,7 +8,7 @@ from statistics import median
 import pytest
 
 from cli.dev.node.kubelet_node import RealNode
-from tests.node.burst_experiment import Burst, bursts
+from tests.node.burst_experiment import Burst, burst
 from tests.node.hooked_containers import connections
 from tests.node.kill_services import VICTIMS, kill_at_random, kill_in_turn, watched
 from tests.node.koordstream_on_node import site
@@ -74,7 +74,7 @@ async def test_a_starting_burst_slows_a_service_down_less_where_containers_are_b
     namespace = f"{SPACE}-burst"
     real_node.cluster.create_namespace(namespace, COLOCATED)
     real_node.cluster.apply(EXAMPLES / "webhooks" / "colocation-profile.yaml")
-    agent = {"FEATURES": "OOMScoreAdj=true", "NRI_SOCKET": str(real_node.folder / "nri.sock")}
+    agent = {"NRI_SOCKET": str(real_node.folder / "nri.sock")}
     found: dict[bool, list[Burst]] = {True: [], False: []}
     async with site(real_node, tmp_path, agent) as there:
         service = await service_in(there, namespace)
@@ -82,7 +82,7 @@ async def test_a_starting_burst_slows_a_service_down_less_where_containers_are_b
         await until(lambda: connections(there) > 0, "connection of the agent to the runtime")
         for turn in range(3):
             for nri, each in found.items():
-                each.append(await bursts(service, Pace(20), turn, nri=nri))
+                each.append(await burst(service, turn, nri=nri))
                 print("NRI" if nri else "reconciler", each[-1], os.getloadavg())
     ratios = {nri: median(one.ratio for one in each) for nri, each in found.items()}
     print({"NRI" if nri else "reconciler": ratio for nri, ratio in ratios.items()})
