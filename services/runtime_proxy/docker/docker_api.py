@@ -17,8 +17,8 @@ from shared.type_error_words import field_fault
 log = logging.getLogger(__name__)
 
 CONNECT_WITHIN_S = 5.0
-ANSWER_WITHIN_S = 5.0
-"""Seconds that Docker has for each answer at the proxy's start."""
+ANSWER_WITHIN_S = 30.0
+"""Seconds that Docker has for each answer to the proxy itself: on a busy node it needs several for its list."""
 MAX_HEAD_BYTES = 2**20
 """Bytes of a line of a head, as Docker's own server takes them: credentials of registries are long."""
 FAULTS = (aiohttp.ClientError, OSError, TimeoutError)

@@ -178,8 +178,8 @@ def _new_container(known: KnownContainers, request: DockerRequest) -> Any:
         name = request.name
         raise NotOfKubelet(
             f"container {name.container} of pod {name.namespace}/{name.pod}: its sandbox "
-            f"{request.pod_sandbox_id or '(no label ' + SANDBOX_ID + ')'} is not known; it was stopped, or not created "
-            "through the runtime proxy"
+            f"{request.pod_sandbox_id or '(no label ' + SANDBOX_ID + ')'} is not known; Docker has no such "
+            "sandbox"
         )
     return container_subject(pod, request.name, request.config, request.driver)
 

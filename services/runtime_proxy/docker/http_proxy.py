@@ -17,6 +17,7 @@ from services.runtime_proxy.docker.docker_calls import (
     not_carried,
     operation_of,
 )
+from services.runtime_proxy.docker.restore import add_pod
 from services.runtime_proxy.docker.upgraded_connections import may_upgrade, pass_bytes
 from services.runtime_proxy.hook_client import HookClient, HookRefused
 from services.runtime_proxy.hooked_calls import HookedCall, describe
@@ -87,6 +88,8 @@ class DockerProxy:
     async def _hooked(self, request: web.BaseRequest, body: bytes, decoded: DockerRequest) -> web.StreamResponse:
         """Carries out a request with its hooks; without them where its container is not known."""
         call = call_of(self._known, decoded)
+        if decoded.operation == "create" and not decoded.config.is_sandbox:
+            await add_pod(self._docker, self._known, decoded.pod_sandbox_id, self._driver)
         try:
             subject = call.subject(self._known, decoded)
             if subject is not None and await self._hooks.before(call.before, subject) and call.write is not None:

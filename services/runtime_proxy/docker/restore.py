@@ -5,6 +5,7 @@ Source: spec/node-agent.md 5.7.
 
 import asyncio
 import logging
+import re
 from typing import NamedTuple
 
 import msgspec
@@ -22,6 +23,7 @@ from services.runtime_proxy.known_containers import KnownContainer, KnownContain
 
 log = logging.getLogger(__name__)
 
+_ID = re.compile(r"[0-9a-f]{64}").fullmatch
 AT_ONCE = 16
 """Containers that are inspected at a time."""
 
@@ -88,6 +90,21 @@ async def restored(docker: DockerApi) -> Restored:
     found = await asyncio.gather(*(inspect(each) for each in listed))
     known = known_of([each for each in found if each is not None], info.cgroup_driver)
     return Restored(f"Docker {info.server_version}", info.cgroup_driver, known)
+
+
+async def add_pod(docker: DockerApi, known: KnownContainers, sandbox: str, driver: str) -> None:
+    """Adds a pod that is not known, if Docker has its sandbox: one of before the start that could not be inspected, or
+    one that was not created through the proxy.
+    """
+    if sandbox in known.pods or not _ID(sandbox):
+        return
+    try:
+        found = await docker.get(f"/containers/{sandbox}/json", Inspected)
+    except NoDocker as error:
+        log.warning("a sandbox cannot be inspected", extra={"sandbox": sandbox, "why": str(error)})
+        return
+    if found is not None:
+        known.pods.update(known_of([found], driver).pods)
 
 
 def known_of(inspected: list[Inspected], driver: str) -> KnownContainers:

@@ -253,7 +253,8 @@ async def test_after_a_kill_the_containers_of_before_have_all_that_docker_has(pr
         hooks.answers[stages.UPDATE_CONTAINER] = changed(
             lambda answer: setattr(answer.container_resources, "cpu_quota", 30_000)
         )
-        await kubelet.create(sandbox, "second")
+        async with docker_kubelet(proxy.node.socket, proxy.node, "beside") as beside:
+            await kubelet.create(await beside.run_sandbox(), "second")  # of a sandbox that the proxy has not seen
         await kubelet.container("update", container, {"CpuShares": 400})
         assert kubelet.cgroup(container, "cpu.shares") == "400"
         assert kubelet.cgroup(container, "cpu.cfs_quota_us") == "30000"

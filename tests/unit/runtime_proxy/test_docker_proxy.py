@@ -22,7 +22,7 @@ from services.runtime_proxy.settings import ProxyOptions
 from shared.runtime_hooks import stages
 from tests.unit.runtime_proxy.docker_backend import INFO, Backend, answer
 from tests.unit.runtime_proxy.hook_server import HookServer, changed, hanging, register, serving
-from tests.unit.runtime_proxy.test_docker_calls import BODY, NAME, POD_BODY, POD_NAME
+from tests.unit.runtime_proxy.test_docker_calls import BODY, LABELS, NAME, POD_BODY, POD_NAME
 
 HOOK_WITHIN_S = 0.2
 CREATE_POD, CREATE = f"POST /v1.41/containers/create?name={POD_NAME}", f"POST /v1.41/containers/create?name={NAME}"
@@ -306,6 +306,22 @@ async def test_a_request_that_cannot_be_hooked_does_not_reach_docker(
     assert found[0] == status
     assert text in found[1]["message"]
     assert len(site.backend.received) == 2
+
+
+async def test_the_pod_of_a_sandbox_that_is_not_known_is_that_of_docker(site: Site) -> None:
+    sandbox = "5" * 64
+    body = BODY | {"Labels": LABELS | {"io.kubernetes.sandbox.id": sandbox}}
+    inspect = f"GET /containers/{sandbox}/json"
+    found = {"Id": sandbox, "Name": "/" + POD_NAME, "Config": {"Labels": POD_BODY["Labels"]}, "HostConfig": {}}
+    for answered in (answer({"message": "busy"}, "500 Error"), answer(found | {"Config": {}}), answer(found)):
+        site.backend.answers[inspect] = answered
+        status, _ = await site.call(CREATE, body)
+        assert status == (201 if sandbox in site.known.pods else 500)
+    assert site.known.containers["c"].subject.pod_labels["app"] == "web"
+    site.backend.received.clear()
+    for target in (CREATE, CREATE):
+        assert (await site.call(target, body))[0] == 201
+    assert [each.target for each in site.backend.received] == [CREATE, CREATE]
 
 
 async def test_a_body_without_end_is_not_read_to_its_end(site: Site) -> None:
