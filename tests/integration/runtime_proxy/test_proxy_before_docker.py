@@ -4,9 +4,11 @@ import asyncio
 import json
 import stat
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import aiohttp
 import pytest
@@ -21,10 +23,13 @@ from tests.integration.runtime_proxy.docker_node import (
     docker_kubelet,
 )
 from tests.integration.runtime_proxy.proxy_process import HOOK_WITHIN_S, ProxyProcess
+from tests.support.kube_system import beside
 from tests.support.waiting import until
 from tests.unit.runtime_proxy.hook_server import HookServer, changed, hanging, register
 
 pytestmark = pytest.mark.node
+T = TypeVar("T")
+STARTS, KILL_INTERVAL_S = 40, 0.5
 UPGRADE = {"Connection": "Upgrade", "Upgrade": "tcp"}
 
 
@@ -279,6 +284,56 @@ async def test_a_proxy_that_is_stopped_finishes_its_requests(proxy: Proxy, hooks
         assert len(await _containers(proxy.node)) == 1
         assert not proxy.socket.exists()
         proxy.start()
+
+
+@pytest.mark.soak
+async def test_each_container_starts_right_while_the_proxy_is_killed_each_half_second(
+    proxy: Proxy, hooks: HookServer
+) -> None:
+    """The policy is `Fail`. A kubelet tries again, and removes a container whose answer it has not got."""
+    hooks.answers[stages.CREATE_CONTAINER] = changed(
+        lambda answer: setattr(answer.container_resources, "cpu_shares", 77)
+    )
+    register(proxy.registrations, proxy.hooks, policy="Fail")
+    failed = 0
+
+    async def repeated(call: Callable[[], Awaitable[T]], name: str) -> T:
+        nonlocal failed
+        ends = time.monotonic() + 30
+        while True:
+            try:
+                return await call()
+            except (aiohttp.ClientError, asyncio.IncompleteReadError, Refused) as error:
+                failed += 1
+                if time.monotonic() > ends:
+                    raise
+                if isinstance(error, Refused) and error.status == 409:
+                    async with docker_kubelet(proxy.node.socket, proxy.node, "none") as direct:
+                        await direct.remove(f"k8s_{name}_killed_default_uid-killed_0")
+                await asyncio.sleep(0.05)
+
+    async with beside(_kill(proxy)), proxy.kubelet("killed") as kubelet:
+        sandbox = await repeated(kubelet.run_sandbox, "POD")
+        for number in range(STARTS):
+            name = f"c{number}"
+            container = await repeated(partial(kubelet.create, sandbox, name, CpuShares=2), name)
+            await repeated(partial(kubelet.container, "start", container), name)
+            values = await repeated(partial(kubelet.first_values, container), name)
+            assert values["cpu.shares"] == "77"
+            await repeated(partial(kubelet.stop, container), name)
+    print(f"{STARTS} starts, {failed} requests failed meanwhile")
+    assert failed
+
+
+async def _kill(proxy: Proxy) -> None:
+    while True:
+        await asyncio.sleep(KILL_INTERVAL_S)
+        proxy.process.kill()
+        starting = asyncio.create_task(asyncio.to_thread(proxy.start))
+        try:
+            await asyncio.shield(starting)
+        finally:
+            await starting  # the end of the test leaves a proxy that runs
 
 
 async def _containers(node: DockerNode) -> list[object]:
