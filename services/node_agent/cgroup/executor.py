@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 FORCE_AFTER_S = 60.0
 """Seconds for which a written value is assumed to be in place; after that the file is read again."""
 
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
 V1_NO_LIMIT = 0x7FFF_FFFF_FFFF_F000
 """From this value on, memory.limit_in_bytes means no limit."""
 
@@ -324,8 +326,12 @@ class Executor:
                 except ValueError:
                     return False
                 # Without a limit v1 shows a page-aligned number that depends on the page size, so any above counts.
-                no_limit = present >= V1_NO_LIMIT
-                return (no_limit and cgroup_knobs.limit(text) >= V1_NO_LIMIT) or present == cgroup_knobs.limit(text)
+                desired = cgroup_knobs.limit(text)
+                if present >= V1_NO_LIMIT:
+                    return desired >= V1_NO_LIMIT
+                # Amounts of memory are kept in whole pages, rounded down.
+                whole = desired - desired % PAGE_BYTES if knob.subsystem == "memory" else desired
+                return present in {desired, whole}
         return current == text
 
     def _first_pass_value(self, desired: CgroupValue) -> CgroupValue | None:

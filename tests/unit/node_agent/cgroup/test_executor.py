@@ -8,18 +8,22 @@ import pytest
 from services.node_agent.cgroup.cgroup_knobs import KNOBS
 from services.node_agent.cgroup.executor import FORCE_AFTER_S, CgroupTree, CgroupValue, Executor, WriteResult
 from services.node_agent.cgroup.original_values import OriginalValues
-from tests.unit.node_agent.cgroup.cgroup_trees import Clock, Files, kernel_tree, kernel_v1
+from tests.unit.node_agent.cgroup.cgroup_trees import KINDS, Clock, Files, kernel_tree, kernel_v1, tree_of
 
 POD = "kubepods/besteffort/pod1"
 CONTAINER = f"{POD}/c1"
 
 
-@pytest.fixture(params=[1, 2])
-def files(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
-    files = Files(tmp_path / "cgroup", request.param)
+def _tree(kind: int | str, root: Path) -> Files:
+    files = tree_of(kind, root)
     for folder in ("kubepods/besteffort", POD, CONTAINER):
         files.make(folder)
     return files
+
+
+@pytest.fixture(params=KINDS)
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
+    return _tree(request.param, tmp_path / "cgroup")
 
 
 @pytest.mark.parametrize(
@@ -38,7 +42,11 @@ def files(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
     ],
 )
 def test_each_knob_is_written_in_terms_of_its_version(files: Files, knob: str, value: str, v1: str, v2: str) -> None:
-    assert files.executor().update(CgroupValue(knob, POD, value)) is WriteResult.WRITTEN
+    executor = files.executor()
+    if not files.has(knob, POD):  # a file that only some kernels have
+        assert executor.update(CgroupValue(knob, POD, value)) is WriteResult.UNSUPPORTED
+        return
+    assert executor.update(CgroupValue(knob, POD, value)) is WriteResult.WRITTEN
     assert files.text(knob, POD) == (v1 if files.tree.version == 1 else v2)
 
 
@@ -56,8 +64,9 @@ def test_values_in_place_are_not_written(files: Files) -> None:
     assert executor.written == 0
 
 
-def test_a_quota_with_its_period_equals_the_bare_number(tmp_path: Path) -> None:
-    files = Files(tmp_path, 2)
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_a_quota_with_its_period_equals_the_bare_number(tmp_path: Path, kind: int | str) -> None:
+    files = tree_of(kind, tmp_path)
     files.put("cpu.cfs_quota_us", "kubepods", "150000 100000")
     assert files.executor().update(CgroupValue("cpu.cfs_quota_us", "kubepods", "150000")) is WriteResult.SAME
 
@@ -79,14 +88,17 @@ def test_an_invalid_value_is_rejected_and_nothing_is_written(files: Files) -> No
         ("cpu.shares", "1"), ("cpu.bvt_warp_ns", "3"), ("cpuset.cpus", ""), ("cpuset.cpus", "a-b"), ("memory.min", "-1"),
         ("memory.wmark_ratio", "101"),
     )  # fmt: skip
-    for knob, value in wrong:
+    found = [one for one in wrong if files.has(one[0], POD)]
+    for knob, value in found:
         before = files.text(knob, POD)
         assert executor.update(CgroupValue(knob, POD, value)) is WriteResult.REFUSED, (knob, value)
         assert files.text(knob, POD) == before
-    assert executor.refused == len(wrong)
+    assert executor.refused == len(found)
 
 
-def test_a_kernel_without_a_file_is_no_error(files: Files) -> None:
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_kernel_without_a_file_is_no_error(tmp_path: Path, version: int) -> None:
+    files = _tree(version, tmp_path)
     for folder in ("kubepods", POD):
         files.tree.path(KNOBS["cpu.idle"], folder).unlink()
     assert files.executor().update(CgroupValue("cpu.idle", POD, "1")) is WriteResult.UNSUPPORTED
@@ -99,8 +111,9 @@ def test_a_cgroup_that_is_gone_is_no_error(files: Files) -> None:
     assert not files.tree.path(KNOBS["cpu.shares"], "kubepods/besteffort/pod9").exists()
 
 
-def test_v2_has_no_blkio_files(tmp_path: Path) -> None:
-    executor = Files(tmp_path, 2).executor()
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_v2_has_no_blkio_files(tmp_path: Path, kind: int | str) -> None:
+    executor = tree_of(kind, tmp_path).executor()
     assert (
         executor.update(CgroupValue("blkio.throttle.read_bps_device", "kubepods", "8:0 1")) is WriteResult.UNSUPPORTED
     )
@@ -136,14 +149,15 @@ def levels(knob: str, *values: str) -> list[list[CgroupValue]]:
 
 
 def test_e28_shrinking_values_are_written_child_first_and_growing_ones_parent_first(files: Files) -> None:
+    forty, fifty, hundred, two, three = (str(count * 4096) for count in (40, 50, 100, 200, 300))  # whole pages
     executor = RecordingExecutor(files.tree)
-    executor.update_levels(levels("memory.min", "100", "100", "100"))
+    executor.update_levels(levels("memory.min", hundred, hundred, hundred))
     executor.order.clear()
-    executor.update_levels(levels("memory.min", "50", "40", "40"))
-    assert executor.order == [("c1", "40"), ("pod1", "40"), ("besteffort", "50")]
+    executor.update_levels(levels("memory.min", fifty, forty, forty))
+    assert executor.order == [("c1", forty), ("pod1", forty), ("besteffort", fifty)]
     executor.order.clear()
-    executor.update_levels(levels("memory.min", "300", "200", "200"))
-    assert executor.order == [("besteffort", "300"), ("pod1", "200"), ("c1", "200")]
+    executor.update_levels(levels("memory.min", three, two, two))
+    assert executor.order == [("besteffort", three), ("pod1", two), ("c1", two)]
 
 
 def test_cpus_are_widened_from_above_and_then_narrowed_from_below(files: Files) -> None:
@@ -168,6 +182,7 @@ def test_original_values_are_restored(files: Files) -> None:
         (knob, folder): files.text(knob, folder)
         for knob in ("cpu.shares", "cpu.cfs_quota_us", "memory.high", "memory.limit_in_bytes", "cpu.bvt_warp_ns")
         for folder in (POD, CONTAINER)
+        if files.has(knob, folder)
     }
     values = {"cpu.shares": "77", "cpu.cfs_quota_us": "50000", "memory.high": "4096", "memory.limit_in_bytes": "8192"}
     for knob, folder in before:
@@ -180,13 +195,27 @@ def test_original_values_are_restored(files: Files) -> None:
         assert now == text or {now, text} <= same, (knob, folder)
 
 
-def test_a_cpuset_of_its_own_is_removed_again_in_v2(tmp_path: Path) -> None:
-    files = Files(tmp_path, 2)
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_a_cpuset_of_its_own_is_removed_again_in_v2(tmp_path: Path, kind: int | str) -> None:
+    files = tree_of(kind, tmp_path)
     executor = files.executor()
     executor.update(CgroupValue("cpuset.cpus", "kubepods", "0-3"))
-    (tmp_path / "kubepods/cpuset.cpus.effective").write_text("0-3\n")  # as the kernel does
+    files.settle()
     executor.restore()
     assert files.text("cpuset.cpus", "kubepods") == ""
+
+
+@pytest.mark.parametrize("knob", ["memory.limit_in_bytes", "memory.min", "memory.high"])
+def test_a_kernel_that_keeps_whole_pages_holds_what_was_written_and_it_is_restored(files: Files, knob: str) -> None:
+    executor, before, pages = files.executor(), files.text(knob, POD), 209_715 * 4096
+    desired = CgroupValue(knob, POD, "858993459")  # E19: 80 % of 1 GiB
+    assert executor.update(desired) is WriteResult.WRITTEN
+    files.put(knob, POD, str(pages))  # as the kernel does
+    assert executor.holds(desired)
+    assert not executor.holds(desired._replace(value=str(pages - 1)))
+    assert executor.update(desired, cached=False) is WriteResult.SAME
+    assert executor.restore() == 1
+    assert files.text(knob, POD) in {before, "-1"}
 
 
 def test_values_changed_by_others_are_left_alone(files: Files) -> None:
@@ -237,6 +266,17 @@ def test_the_kernel_accepts_writes_and_original_values_are_restored(kernel: tupl
         assert {executor.read(knob, folder) for folder in folders} == {value}
     assert executor.restore() == 9
     assert {key: executor.read(*key) for key in before} == before
+
+
+def test_the_kernel_keeps_whole_pages_and_the_original_limit_is_restored(kernel: tuple[CgroupTree, str]) -> None:
+    tree, kube = kernel
+    executor = Executor(tree, Clock(), OriginalValues())
+    desired = CgroupValue("memory.limit_in_bytes", f"{kube}/besteffort", str((64 << 20) + 1))
+    assert executor.update(desired) is WriteResult.WRITTEN
+    assert executor.read(desired.knob, desired.folder) == str(64 << 20)
+    assert executor.holds(desired)
+    assert executor.restore() == 1
+    assert executor.read(desired.knob, desired.folder) == "-1"
 
 
 def test_the_kernel_accepts_every_levelled_update_of_cpus(kernel: tuple[CgroupTree, str]) -> None:

@@ -20,7 +20,7 @@ from shared.kube.meta import Metadata
 from shared.kube.node import Node, NodeStatus
 from shared.kube.pod import Pod, ResourceRequirements
 from tests.support.pods import kept_pod
-from tests.unit.node_agent.cgroup.cgroup_trees import Clock, Files
+from tests.unit.node_agent.cgroup.cgroup_trees import Clock, tree_of
 
 GIB = 2**30
 
@@ -70,8 +70,8 @@ class ManagedNode:
         hooked: the newest record of hooks of each container.
     """
 
-    def __init__(self, folder: Path, version: int, gates: str = "") -> None:
-        self.files = Files(folder / "cgroup", version)
+    def __init__(self, folder: Path, kind: int | str, gates: str = "") -> None:
+        self.files = tree_of(kind, folder / "cgroup")
         self.clock = Clock()
         self.actions: list[AnyAction] = []
         self.hooked: dict[str, ContainerHooks] = {}
@@ -97,7 +97,7 @@ class ManagedNode:
         folder = self._folder
         return QosManager(
             HostPaths(
-                folder / "cgroup",
+                self.files.tree.root,
                 "",
                 folder / "sys",
                 folder / "logs",
@@ -135,8 +135,9 @@ class ManagedNode:
         self.clock.now_ns += SECOND
         used = {"ls": Usage(int(ls * 10**6), GIB), "be": Usage(int(be * 10**6), GIB)}
         found = UsageSnapshot(self.clock.now_ns, Usage(int(node * 10**6), memory), None, used["be"], used, hosts or {})
-        hierarchy = kubepods_layout.Hierarchy(self.files.tree.version, self._folder / "cgroup", None)
-        listed = self._folder / ("cgroup/cpu" if self.files.tree.version == 1 else "cgroup")
+        tree = self.files.tree
+        hierarchy = kubepods_layout.Hierarchy(tree.version, tree.root, None)
+        listed = tree.root / "cpu" if tree.version == 1 else tree.root
         kube = kubepods_layout.kubepods_layout(listed)
         assert kube is not None
         self.qos_manager.run_cycle(found, hierarchy, kube, kubepods_layout.pod_folders(listed, kube))
@@ -144,10 +145,3 @@ class ManagedNode:
     def cpus(self, folder: str) -> str:
         """Returns the CPUs in effect: in v2 a written set is in effect at once."""
         return self.files.text("cpuset.cpus", folder)
-
-    def settle(self) -> None:
-        """Brings written sets into effect, as a v2 kernel does."""
-        if self.files.tree.version == 2:
-            for path in (self._folder / "cgroup").rglob("cpuset.cpus"):
-                if text := path.read_text().strip():
-                    path.with_name("cpuset.cpus.effective").write_text(text)

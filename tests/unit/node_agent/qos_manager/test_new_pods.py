@@ -9,6 +9,7 @@ from services.node_agent.cgroup.kubepods_layout import KubepodsLayout
 from services.node_agent.cgroup.original_values import OriginalValues
 from services.node_agent.qos_manager.enforcers.hook_value_files import PodCgroupWriter
 from services.node_agent.runtime_hooks.hook_values import HookValues
+from tests.unit.node_agent.cgroup.cgroup_trees import KINDS
 from tests.unit.node_agent.qos_manager.managed_node import ManagedNode
 
 VALUES = HookValues(512, 50_000, 2**30)
@@ -19,11 +20,11 @@ def writer_of(node: ManagedNode) -> PodCgroupWriter | None:
     return node.qos_manager.new_pods
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_cgroup_of_a_new_pod_gets_its_values_and_at_the_end_those_of_the_kubelet(
-    tmp_path: Path, version: int
+    tmp_path: Path, kind: int | str
 ) -> None:
-    node = ManagedNode(tmp_path, version)
+    node = ManagedNode(tmp_path, kind)
     assert writer_of(node) is None, "nothing is measured yet"
     node.run_cycle(node=1, ls=0.1, be=0.1)
     writer = writer_of(node)
@@ -34,7 +35,7 @@ def test_the_cgroup_of_a_new_pod_gets_its_values_and_at_the_end_those_of_the_kub
     assert executor is not None
     held = [executor.read(knob, NEW) for knob in ("cpu.cfs_quota_us", "memory.limit_in_bytes")]
     assert held == ["50000", str(2**30)]
-    assert node.files.text("cpu.shares", NEW) == ("512" if version == 1 else "20")
+    assert node.files.text("cpu.shares", NEW) == ("512" if kind == 1 else "20")
     node.qos_manager.release()
     assert executor.read("cpu.cfs_quota_us", NEW) == "-1"
 
