@@ -183,6 +183,8 @@ async def test_attach_and_exec_pass_bytes_in_both_directions(proxy: Proxy, heade
                 counting.write(b"x" * 1_000_000)
                 counting.write_eof()
                 assert await frames(counted) == b"1000000\n"
+            assert docker_cli(proxy.socket, "exec", container, "/bin/echo", "there") == "there\n"
+            docker_cli(proxy.socket, "cp", f"{container}:/workload", str(proxy.folder))
             sent = b"".join(b"line %d\n" % number for number in range(20_000))
             writer.write(sent)
             writer.write_eof()  # the end of cat's input, and so of the container
