@@ -30,7 +30,7 @@ def a_refused_charge_takes_one_member_alone() -> AbstractContextManager[Any]:
 
     return both(
         patch.object(take_back_placements_without_quota, "without_refused", without),
-        patch("services.scheduler.quota.charge_client.groups_to_charge", groups),
+        patch("services.scheduler.quota.charge_of_cycle.groups_to_charge", groups),
     )
 
 
