@@ -21,7 +21,7 @@ from pathlib import Path
 
 import click
 
-from cli.dev.binary_sources import CLUSTER, NODE, SOURCES, WORKLOAD, Source
+from cli.dev.binary_sources import CLUSTER, GUEST, NODE, SOURCES, WORKLOAD, Source
 from shared.errors import KoordError
 
 INSTALLED = {"runc": ("/usr/sbin", "/usr/bin"), "loopback": ("/opt/cni/bin", "/usr/lib/cni")}
@@ -94,7 +94,7 @@ def _reads_module(go: Path, folder: Path) -> bool:
 
 
 def _build(names: Sequence[str], report: Report) -> None:
-    for source in (CLUSTER, NODE, WORKLOAD):
+    for source in (CLUSTER, NODE, WORKLOAD, GUEST):
         if not (required := [name for name in names if name in source.packages]):
             continue
         folder = source.cache_folder()

@@ -14,6 +14,11 @@ from shared.errors import KoordError
 _TESTS = Path(__file__).parents[2] / "tests"
 
 
+def cache_root() -> Path:
+    """Returns the folder of all that is built or fetched once: ~/.cache/koordstream."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "koordstream"
+
+
 class BadModule(KoordError):
     """A go.mod does not require what is to be built from it."""
 
@@ -60,8 +65,7 @@ class Source(NamedTuple):
         parts = [f"{word}-{version}" for word, version in pinned.items()]
         if self.own:
             parts.append(f"{self.own}-{_digest(self.folder / self.own)}")
-        root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        return root / "koordstream" / "-".join(parts)
+        return cache_root() / "-".join(parts)
 
     def stamps(self) -> str:
         """Linker flags that write versions into programs; without them they say that they are templates."""
@@ -104,8 +108,9 @@ NODE = Source(
     },
 )
 WORKLOAD = Source(_TESTS / "node" / "tools", {}, {"workload": "./workload"}, own="workload")
+GUEST = Source(_TESTS / "node" / "tools", {}, {"guestinit": "./guestinit"}, own="guestinit")
 
-SOURCES = {name: source for source in (CLUSTER, NODE, WORKLOAD) for name in source.packages}
+SOURCES = {name: source for source in (CLUSTER, NODE, WORKLOAD, GUEST) for name in source.packages}
 """Program -> where it comes from."""
 
 
