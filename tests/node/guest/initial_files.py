@@ -38,13 +38,13 @@ def archive(kernel: Kernel, init: Path, program: Program, files: Mapping[str, st
         init: the program of tests/node/tools/guestinit.
         files: path -> text of files that lie over the host's.
     """
-    said = {
+    description = {
         "argv": list(program.argv),
         "env": [f"{name}={text}" for name, text in program.environment.items()],
         "folder": str(program.folder),
         "first": program.first,
     }
-    content = {"init": init.read_bytes(), "program.json": json.dumps(said).encode()}
+    content = {"init": init.read_bytes(), "program.json": json.dumps(description).encode()}
     for number, (name, module) in enumerate(_with_dependencies(kernel, MODULES)):
         content[f"modules/{number:02}-{name}.ko"] = module
     for path, text in files.items():

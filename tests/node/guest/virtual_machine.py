@@ -1,7 +1,7 @@
 """A virtual machine for one run of a program on a kernel of its own, with the host's files read-only.
 
-QEMU emulates the processor: KVM within virtual machines is missing, or not whole, on many of those that run tests. Needs
-root, QEMU, virtiofsd, and apt or a cached kernel.
+QEMU emulates the processor: KVM within virtual machines is missing, or not whole, on many of those that run tests. It
+needs root, QEMU, virtiofsd, and apt or a cached kernel.
 """
 
 import os
