@@ -1,4 +1,4 @@
-"""cli/dev/custom_resource_fields.json: the names of the fields of k8s/crds, which an installed `koord` does not have."""
+"""cli/dev/custom_resource_fields.json: the fields of k8s/crds, which an installed `koord` does not have, with their types."""
 
 from pathlib import Path
 from typing import Any
@@ -8,8 +8,10 @@ import yaml
 
 CRDS = Path(__file__).parents[1] / "k8s" / "crds"
 
-Fields = dict[str, Any] | None
-"""Field -> its own fields; `*` stands for every name of a map; None where nothing is known of what is inside."""
+Fields = dict[str, Any] | str | None
+"""Field -> its own fields; `*` stands for every name of a map. Of a single value its type; None where any is allowed."""
+
+SINGLE = ("boolean", "integer", "number", "string")
 
 
 def custom_resource_fields() -> str:
@@ -32,4 +34,4 @@ def _fields(schema: dict[str, Any]) -> Fields:
     if isinstance(values := schema.get("additionalProperties"), dict):
         inner = _fields(values)
         return None if inner is None else {"*": inner}
-    return None
+    return kind if (kind := schema.get("type")) in SINGLE else None

@@ -1,8 +1,9 @@
-"""Fields of an object of the simulated cluster that its kind does not have. An API server refuses them for kubectl, as a
-typing error that would pass as a field left out.
+"""Fields of an object of the simulated cluster that its kind does not have, or that have values of another type. An API
+server refuses them for kubectl, as a typing error that would pass as a field left out.
 """
 
 from collections.abc import Iterator, Mapping
+from datetime import date
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -25,8 +26,19 @@ from shared.kube.node import Node
 from shared.kube.pod import Pod
 from shared.kube.resource_names import RESERVATIONS
 
-Fields = Mapping[str, Any] | None
-"""As in custom_resource_fields.json: field -> its own fields; `*` stands for every name; None: not known."""
+Fields = Mapping[str, Any] | str | None
+"""As in custom_resource_fields.json: field -> its own fields; `*` stands for every name. A text is the type of a single
+value; None: not known.
+"""
+
+_PYTHON_TYPES: Mapping[str, tuple[type, ...]] = {
+    "boolean": (bool,),
+    "integer": (int,),
+    "number": (int, float),
+    "string": (str, date),  # YAML reads an instant as one
+}
+_TEXTS: Fields = {"metadata": {"labels": {"*": "string"}, "annotations": {"*": "string"}}}
+"""Of every object."""
 
 _TYPES: Mapping[str, type[msgspec.Struct]] = {PODS.name: Pod, NODES.name: Node}
 _BUILT_IN: Mapping[str, Fields] = {
@@ -47,8 +59,8 @@ _OF_EVERY_OBJECT: Mapping[str, Any] = {"apiVersion": None, "kind": None, "metada
 
 
 def misspelt_fields(resource: str, body: Mapping[str, Any]) -> Iterator[str]:
-    """Yields path and suggestion of each field that the kind does not have: `spec.mim is no field of the API; perhaps
-    'min' is meant`.
+    """Yields the faults of fields: `spec.mim is no field of the API; perhaps 'min' is meant`, `spec.minMember must be of
+    type integer, and is 'three'`.
 
     Args:
         resource: its name with the group, as in events.
@@ -56,6 +68,8 @@ def misspelt_fields(resource: str, body: Mapping[str, Any]) -> Iterator[str]:
     """
     for path, close in _misspelt(resource, body):
         yield f"{path} is no field of the API{close}"
+    for fields in (_custom_resources().get(resource), _TEXTS):
+        yield from _of_other_types(body, fields, "")
 
 
 def _misspelt(resource: str, body: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -63,7 +77,7 @@ def _misspelt(resource: str, body: Mapping[str, Any]) -> Iterator[tuple[str, str
         yield from unknown_in(body, kind)
         return
     fields = _BUILT_IN.get(resource) or _custom_resources().get(resource)
-    if fields is None:
+    if not isinstance(fields, Mapping):
         return
     yield from _not_in(body, {**_OF_EVERY_OBJECT, **fields}, "")
     yield from unknown_in(body.get("metadata"), Metadata, "metadata")
@@ -80,7 +94,7 @@ def _custom_resources() -> Mapping[str, Fields]:
 
 
 def _not_in(value: Any, fields: Fields, path: str) -> Iterator[tuple[str, str]]:
-    if fields is None:
+    if fields is None or isinstance(fields, str):
         return
     if isinstance(value, list):
         for number, item in enumerate(value):
@@ -92,3 +106,22 @@ def _not_in(value: Any, fields: Fields, path: str) -> Iterator[tuple[str, str]]:
                 yield from _not_in(inner, fields.get(name, fields.get("*")), place)
             else:
                 yield place, did_you_mean(str(name), fields)
+
+
+def _of_other_types(value: Any, fields: Fields, path: str) -> Iterator[str]:
+    if fields is None or value is None:  # in a patch None removes the field
+        return
+    if isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from _of_other_types(item, fields, f"{path}[{number}]")
+    elif isinstance(fields, str):
+        types = _PYTHON_TYPES[fields]
+        if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+            yield f"{path} must be of type {fields}, and is {value!r}"
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _of_other_types(
+                inner, fields.get(name, fields.get("*")), f"{path}.{name}" if path else str(name)
+            )
+    else:
+        yield f"{path} must have fields, and is {value!r}"

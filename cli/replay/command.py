@@ -36,6 +36,8 @@ def replay_command(*, begin: datetime | None, end: datetime | None, service: str
     configuration, the instant and the response of the quota ledger that are recorded with it. The first difference is
     shown with these inputs, and the exit code is 1.
     """
+    if begin is not None and end is not None and begin >= end:
+        raise click.UsageError("--from is not before --to; an age such as 1h is earlier than 10m")
     with log_of(folder) as postgres:
         found = asyncio.run(_replay(postgres, begin, end))
     if as_json:

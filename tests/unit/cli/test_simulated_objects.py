@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from kubernetes_asyncio import client
 
 from cli.dev import simulated_objects
+from cli.dev.misspelt_fields import misspelt_fields
 from cli.main import koord
 from cli.simulate.unknown_fields import UNREAD
 from cli.supervisor.endpoints import Endpoints
@@ -230,9 +231,21 @@ def test_all_fields_of_the_apis_nodes_are_known() -> None:
         assert set(model.attribute_map.values()) == {*struct.__struct_encode_fields__, *UNREAD[struct]}
 
 
-def test_every_example_is_accepted() -> None:
-    from cli.dev.misspelt_fields import misspelt_fields
+def test_values_of_another_type_are_refused_with_the_type() -> None:
+    gang = {"spec": {"minMember": "three", "minResources": {"cpu": 3}}, "metadata": {"labels": {"team": True}}}
+    assert list(misspelt_fields("podgroups.scheduling.sigs.k8s.io", gang)) == [
+        "spec.minMember must be of type integer, and is 'three'",
+        "metadata.labels.team must be of type string, and is True",
+    ]
+    assert list(misspelt_fields("podgroups.scheduling.sigs.k8s.io", {"spec": 3})) == ["spec must have fields, and is 3"]
+    removal = {"spec": {"minMember": None}, "metadata": {"labels": {"team": None}}}
+    assert not list(misspelt_fields("podgroups.scheduling.sigs.k8s.io", removal))
+    assert list(misspelt_fields("pods", {"metadata": {"annotations": {"a": 1}}})) == [
+        "metadata.annotations.a must be of type string, and is 1"
+    ]
 
+
+def test_every_example_is_accepted() -> None:
     known = {(each.api_version, each.kind): each for each in RESOURCES}
     checked = 0
     for file in sorted((ROOT / "k8s").rglob("*.yaml")):
