@@ -37,8 +37,11 @@ _ANNOTATIONS = (*ANNOTATIONS, INDEX, "gang.scheduling.koordinator.sh/timeout")
 
 
 def ignored_of_pod_group(pod_group: Mapping[str, Any]) -> Iterator[str]:
-    """Yields the annotations of a PodGroup that are ignored, each with what is in force instead."""
-    metadata = pod_group.get("metadata")
+    """Yields what of a PodGroup has no effect, each with what is in force instead."""
+    metadata, spec = pod_group.get("metadata"), pod_group.get("spec")
+    minimum = spec.get("minMember") if isinstance(spec, Mapping) else None
+    if isinstance(minimum, int) and minimum < 1:
+        yield f"spec.minMember is {minimum}: no pod waits for others; a gang has a minimum of at least 1"
     annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
     yield from unknown_gang_settings({}, annotations or {})
     yield from _ignored(annotations or {})
@@ -60,9 +63,9 @@ def ignored_of_pod(labels: Texts, annotations: Texts) -> Iterator[str]:
     """Yields the labels and annotations of a pod that are ignored, where its gang has no PodGroup."""
     given, label = annotations or {}, (labels or {}).get(LIGHTWEIGHT_MINIMUM)
     if label and read_count(label) is None:
-        yield f"label {LIGHTWEIGHT_MINIMUM} is {label!r}, which is no number: the pod declares no gang"
+        yield f"label {LIGHTWEIGHT_MINIMUM} is {label!r}, which is no number: the pod gives its gang no minimum"
     elif not label and (text := given.get(MINIMUM)) and read_count(text) is None:
-        yield f"annotation {MINIMUM} is {text!r}, which is no number: the pod declares no gang"
+        yield f"annotation {MINIMUM} is {text!r}, which is no number: the pod gives its gang no minimum"
     if text := given.get(WAITING_TIME):
         try:
             duration_ns(text)

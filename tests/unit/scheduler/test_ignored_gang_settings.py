@@ -92,3 +92,10 @@ def test_a_topology_that_the_profile_does_not_read_is_named(is_aware: bool) -> N
     world.view.read()
     found = ignored_settings(world.view, rules_in_force(world.view), "d/job")
     assert [gang.TOPOLOGY in fault and "awareNetworkTopology" in fault for fault in found] == [True] * (not is_aware)
+
+
+@pytest.mark.parametrize("minimum", [0, -2])
+def test_a_minimum_that_holds_no_pod_back_is_named(minimum: int) -> None:
+    [text] = ignored_of_pod_group({"spec": {"minMember": minimum}})
+    assert text.startswith(f"spec.minMember is {minimum}: no pod waits for others")
+    assert list(ignored_of_pod_group({"spec": {"minMember": 1}})) == []
