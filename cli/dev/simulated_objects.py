@@ -82,7 +82,9 @@ def _content(body: Object) -> Object:
 @namespace_option
 @folder_option
 def patch(*, kind: str, name: str, merge_patch: str, namespace: str, folder: Path) -> None:
-    """Change an object of the simulated cluster by a JSON merge patch, such as '{"spec": {"unschedulable": false}}'."""
+    """Change an object of the simulated cluster by a JSON merge patch, such as '{"spec": {"unschedulable": false}}'; its
+    status, too, since nobody else writes it there.
+    """
     places = _places(kind, name, namespace)
     try:
         change = yaml.safe_load(merge_patch)
@@ -95,10 +97,13 @@ def patch(*, kind: str, name: str, merge_patch: str, namespace: str, folder: Pat
         resource, place = await _existing(api, places)
         _refuse_misspelt([(resource, place, change)])
         try:
-            changed = await api.patch(place, change)
+            before = await api.get(place)
+            after = await api.patch(place, change)
+            if "status" in change:
+                after = await api.patch(place, {"status": change["status"]}, subresource="status")
         except SimulatorRefused as error:
             raise await _with_closest(api, place, error) from error
-        click.echo(f"{_name(changed)} changed")
+        click.echo(f"{_name(after)} {'unchanged' if _content(after) == _content(before) else 'changed'}")
 
     _on_simulator(folder, send)
 

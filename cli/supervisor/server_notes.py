@@ -59,9 +59,8 @@ def hang_of(server: str, units: Iterable[Unit], pid: int | None, now_ns: int) ->
     if not away or pid is None:
         return ""
     since = instant_text(min(each.since_ns for each in away) // SECOND * SECOND)
-    waiting = "1 service waits" if len(away) == 1 else f"{len(away)} services wait"
     return (
-        f"{server} (process {pid}) does not respond since {since}, and {waiting} for it: "
+        f"{server} (process {pid}) does not respond since {since}, and the services wait for it: "
         f"`kill -9 {pid}`, and it is started again"
     )
 

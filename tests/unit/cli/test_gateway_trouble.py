@@ -100,7 +100,7 @@ def test_a_nats_that_hangs_is_named_with_its_process(tmp_path: Path) -> None:
     unit = Unit(Spec("gateway", "gateway"), Process("gateway", ["true"], tmp_path / "log"), "127.0.0.1:1")
     unit.status = status(unreachable=(NO_BUS,))
     assert hang_of("NATS", [unit], 77, NO_BUS.since_ns + 5 * 10**9) == (
-        "NATS (process 77) does not respond since 2027-01-15T08:00:00Z, and 1 service waits for it: `kill -9 77`, and it "
+        "NATS (process 77) does not respond since 2027-01-15T08:00:00Z, and the services wait for it: `kill -9 77`, and it "
         "is started again"
     )
     assert hang_of("NATS", [unit], 77, NO_BUS.since_ns + 4 * 10**9) == "", "it may have been started again"

@@ -199,6 +199,13 @@ def test_a_patch_with_a_misspelt_field_is_refused(cluster: Cluster) -> None:
     assert cluster.dev("patch", "node", "n", '{"spec": {"unschedulable": true, "taints": null}}').exit_code == 0
 
 
+def test_a_patch_changes_the_status_too_and_says_so_when_nothing_changes(cluster: Cluster) -> None:
+    assert cluster.apply(NODE).exit_code == 0
+    larger = '{"status": {"capacity": {"cpu": "64"}}}'
+    assert cluster.dev("patch", "node", "n", larger).output == "node/n changed\n"
+    assert cluster.dev("patch", "node", "n", larger).output == "node/n unchanged\n"
+
+
 def test_a_missing_namespace_is_answered_with_its_remedy(cluster: Cluster) -> None:
     research = quota(SIGS, "research") | {"metadata": {"name": "research", "namespace": "quotas"}}
     remedy = "put a document `{apiVersion: v1, kind: Namespace, metadata: {name: quotas}}` before this one"
