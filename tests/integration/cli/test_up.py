@@ -139,7 +139,9 @@ def test_a_server_that_does_not_respond_is_shown_since_when_until_it_does(folder
         for process in postgres:
             process.suspend()
         service(folder, "simulator").kill()  # which it would notice by itself after some seconds
-        terminal.wait_for(rf"Postgres \(process {first.pid}\) does not respond since [^,]+, and the services wait for it")
+        terminal.wait_for(
+            rf"Postgres \(process {first.pid}\) does not respond since [^,]+, and the services wait for it"
+        )
         terminal.wait_for(r"simulator +starting +.*cannot reach")
         with pytest.raises(HTTPError) as unready:
             urllib.request.urlopen(f"http://{address}/readyz")

@@ -87,7 +87,10 @@ async def test_why_pod_names_what_is_misspelt(database: str) -> None:
         return (await run(log, "why", "pod", f"d/{name}")).stdout
 
     lonely = await why("lonely")
-    assert f"  ignored: annotation {gang.MINIMUM} is 'two', which is no number: the pod gives its gang no minimum\n" in lonely
+    assert (
+        f"  ignored: annotation {gang.MINIMUM} is 'two', which is no number: the pod gives its gang no minimum\n"
+        in lonely
+    )
     assert f"  ignored: annotation {gang.MODE} is 'Loose', which is none of Strict, NonStrict" in lonely
     assert "its pods give no readable minimum" in lonely
     assert lonely.count("'two'") == 1, lonely
