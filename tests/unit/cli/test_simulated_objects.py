@@ -199,7 +199,7 @@ def test_a_patch_with_a_misspelt_field_is_refused(cluster: Cluster) -> None:
     assert cluster.dev("patch", "node", "n", '{"spec": {"unschedulable": true, "taints": null}}').exit_code == 0
 
 
-def test_a_patch_changes_the_status_too_and_says_so_when_nothing_changes(cluster: Cluster) -> None:
+def test_a_patch_changes_the_status_too_and_is_unchanged_the_second_time(cluster: Cluster) -> None:
     assert cluster.apply(NODE).exit_code == 0
     larger = '{"status": {"capacity": {"cpu": "64"}}}'
     assert cluster.dev("patch", "node", "n", larger).output == "node/n changed\n"
