@@ -22,12 +22,12 @@ class Baseline(msgspec.Struct, frozen=True, array_like=True):
     mean: float = 0.0
     variance: float = 0.0
 
-    def limit(self, deviation_percent: int, standard_deviations: int, floor: float) -> float:
-        """Returns the value above which a sample deviates: the highest of three.
+    def limit(self, deviation_percent: int, standard_deviations: int, floor: float, samples: int = 1) -> float:
+        """Returns the value above which a sample deviates, or the mean of several: the highest of three.
 
-        max(mean * (1 + deviation_percent / 100), mean + standard_deviations * sqrt(variance), floor)
+        max(mean * (1 + deviation_percent / 100), mean + standard_deviations * sqrt(variance / samples), floor)
         """
-        by_spread = self.mean + standard_deviations * sqrt(self.variance)
+        by_spread = self.mean + standard_deviations * sqrt(self.variance / samples)
         return max(self.mean * (100 + deviation_percent) / 100, by_spread, floor)
 
     def learned(self, value: float, seconds: float, half_life_s: float) -> "Baseline":

@@ -1,8 +1,8 @@
 """Detection: a fold over rounds of samples, and the decision which pods begin or cease to be interfered with.
 
-A pod is marked when a signal exceeds the limit of its baseline in most samples for `sustainSeconds`, and the activity
-of a best-effort neighbour is correlated with that signal. The mark ends when no signal has done so for
-`recoverySeconds`, or the pod is gone. Time and policy come in as arguments.
+A pod is marked when the mean of a signal over `sustainSeconds` exceeds the limit of its baseline, and so do three
+quarters of its samples, and the activity of a best-effort neighbour is correlated with that signal. The mark ends when hardly a sample
+of any signal has done so for `recoverySeconds`, or the pod is gone. Time and policy come in as arguments.
 """
 
 from collections import deque
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from services.node_agent.interference.baseline import Baselines, WorkloadOnNodeType
+from services.node_agent.interference.baseline import Baseline, Baselines, WorkloadOnNodeType
 from services.node_agent.interference.policy import Policy
 from services.node_agent.interference.signals import SIGNALS
 from services.node_agent.interference.suspects import PodSample, Suspect, suspects
@@ -20,7 +20,7 @@ from shared.kube.instants import SECOND
 MAX_ROUNDS = 60
 """Rounds that are kept for correlations."""
 DEVIATING_SHARE, QUIET_SHARE = 0.75, 0.25
-"""Share of samples above the limit from which on a signal deviates, and up to which it is quiet."""
+"""Share of samples above the limit from which on a signal may deviate, and up to which it is quiet."""
 LEAST_SAMPLES = 3
 """Samples of a signal without which it does not deviate."""
 MAX_MARKED = 64
@@ -84,8 +84,7 @@ class _Evaluated(NamedTuple):
 
     at_ns: int
     value: float
-    baseline: float
-    limit: float
+    baseline: Baseline
 
 
 class Stored(msgspec.Struct):
@@ -127,12 +126,12 @@ class DetectionState:
                 limit = before.limit(policy.deviation_percent, policy.standard_deviations, SIGNALS[signal].floor)
                 usable = before.learned_s >= policy.learn_s
                 if usable:
-                    self._evaluate(pod.uid, signal, _Evaluated(found.now_ns, value, before.mean, limit), policy)
+                    self._evaluate(pod.uid, signal, _Evaluated(found.now_ns, value, before), policy)
                 learn = before.outlived if usable and value > limit else before.learned
                 after = learn(min(value, limit) if usable else value, found.elapsed_s, policy.half_life_s)
                 baselines.learn(where, signal, after, now_s)
         for uid, mark in self.stored.marks.items():
-            if self.deviations(uid, QUIET_SHARE, policy, found.now_ns)[0]:
+            if self.deviations(uid, policy, found.now_ns, ends=True)[0]:
                 self.stored.marks[uid] = Mark(mark.pod, mark.since_ns, found.now_ns)
 
     def _evaluate(self, uid: str, signal: str, sample: _Evaluated, policy: Policy) -> None:
@@ -151,22 +150,33 @@ class DetectionState:
             case Ended(uid=uid):
                 self.stored.marks.pop(uid, None)
 
-    def deviations(self, uid: str, share: float, policy: Policy, now_ns: int) -> tuple[tuple[Deviation, ...], int]:
-        """Returns the signals of a pod of which at least `share` of the samples of `sustainSeconds` deviate, and when
-        the first of those samples was taken.
+    def deviations(
+        self, uid: str, policy: Policy, now_ns: int, *, ends: bool = False
+    ) -> tuple[tuple[Deviation, ...], int]:
+        """Returns the signals of a pod that deviate, by their samples of `sustainSeconds`, and when the first of those
+        that are above the limit was taken.
+
+        The limit is that of a mean of so many samples. One sample far above it makes no deviation: three quarters of
+        them are above it, too.
+
+        Args:
+            ends: for a pod that is marked: a smaller share of samples above the limit is enough, whatever the mean.
         """
         found, since_ns = [], now_ns
-        for signal in SIGNALS:
+        for signal, (floor, _) in SIGNALS.items():
             samples = self._evaluated.get((uid, signal))
             if not samples or len(samples) < LEAST_SAMPLES or now_ns - samples[0].at_ns < policy.sustain_ns:
                 continue
             if now_ns - samples[-1].at_ns >= policy.sustain_ns:
                 continue  # the kernel has ceased to count it, or the pod is idle
-            above = [each for each in samples if each.value > each.limit]
-            if above and len(above) >= share * len(samples):
-                last = above[-1]
-                mean = sum(each.value for each in above) / len(above)
-                found.append(Deviation(signal, mean, last.baseline, last.limit))
+            baseline = samples[-1].baseline
+            limit = baseline.limit(policy.deviation_percent, policy.standard_deviations, floor, len(samples))
+            above = [each for each in samples if each.value > limit]
+            mean = sum(each.value for each in samples) / len(samples)
+            share = QUIET_SHARE if ends else DEVIATING_SHARE
+            if above and len(above) >= share * len(samples) and (ends or mean > limit):
+                value = sum(each.value for each in above) / len(above)
+                found.append(Deviation(signal, value, baseline.mean, limit))
                 since_ns = min(since_ns, above[0].at_ns)
         return tuple(found), since_ns
 
@@ -191,7 +201,7 @@ def decide(state: DetectionState, policy: Policy, now_ns: int) -> tuple[Change, 
     for uid, pod in here.items():
         if pod.best_effort or uid in marks or free <= 0:
             continue
-        deviations, since_ns = state.deviations(uid, DEVIATING_SHARE, policy, now_ns)
+        deviations, since_ns = state.deviations(uid, policy, now_ns)
         if not deviations:
             continue
         found = suspects(uid, [each.signal for each in deviations], rounds, policy.min_correlation_percent)

@@ -24,7 +24,7 @@ class Signal(NamedTuple):
 SIGNALS: Mapping[str, Signal] = {
     "cpi": Signal(0.2, "cpu"),
     "cpuPressure": Signal(10, "cpu"),
-    "schedulingLatency": Signal(1_000, "cpu"),
+    "schedulingLatency": Signal(250, "cpu"),
     "memoryPressure": Signal(10, "memory"),
     "refaults": Signal(100, "memory"),
     "directReclaim": Signal(100, "memory"),

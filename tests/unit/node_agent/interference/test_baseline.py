@@ -51,6 +51,7 @@ def test_the_limit_is_the_highest_of_percent_spread_and_floor() -> None:
     assert found.limit(50, 2, 0) == 150.0
     assert found.limit(10, 4, 0) == 180.0
     assert found.limit(10, 1, 1000) == 1000
+    assert found.limit(10, 4, 0, samples=4) == 140.0
 
 
 def test_the_workload_unseen_for_longest_is_forgotten() -> None:

@@ -86,7 +86,7 @@ def test_one_slow_sample_in_a_while_is_no_deviation() -> None:
 def test_below_the_floor_nothing_deviates() -> None:
     node = Node()
     node.rounds(20, 10.0)
-    assert node.rounds(20, 900.0, 1900.0) == []
+    assert node.rounds(20, 240.0, 1900.0) == []
 
 
 def test_before_enough_is_learned_nothing_deviates() -> None:
@@ -156,3 +156,20 @@ def test_absent_fields_of_a_strategy_have_their_defaults() -> None:
     assert policy_of(InterferenceStrategy()) == Policy(
         False, 100, 4, 10 * SECOND, 60 * SECOND, 300, 86_400, 50, "none", 50
     )  # fmt: skip
+
+
+def test_samples_that_are_spread_deviate_by_their_mean() -> None:
+    """Four times the standard deviation of a single sample would be above all of them; of five samples it is not."""
+    node = Node()
+    for number in range(30):
+        node.rounds(1, 300.0 if number % 2 else 100.0)
+    changes = [
+        change for value in (520.0, 560.0, 540.0, 580.0, 530.0, 550.0) for change in node.rounds(1, value, 1900.0)
+    ]
+    assert [type(change) for change in changes] == [Started]
+
+
+def test_one_sample_far_above_the_limit_makes_no_deviation() -> None:
+    node = Node()
+    node.rounds(20, USUAL)
+    assert [*node.rounds(1, 1000 * SLOW, 1900.0), *node.rounds(8, USUAL, 1900.0)] == []
