@@ -1,8 +1,9 @@
 """Detection: a fold over rounds of samples, and the decision which pods begin or cease to be interfered with.
 
 A pod is marked when the mean of a signal over `sustainSeconds` exceeds the limit of its baseline, and so do three
-quarters of its samples, and the activity of a best-effort neighbour is correlated with that signal. The mark ends when hardly a sample
-of any signal has done so for `recoverySeconds`, or the pod is gone. Time and policy come in as arguments.
+quarters of its samples, and the activity of a best-effort neighbour is correlated with that signal. The mark ends when
+hardly a sample of any signal has done so for `recoverySeconds`, or the pod is gone. Time and policy come in as
+arguments.
 """
 
 from collections import deque
