@@ -17,6 +17,7 @@ from shared.domain.strategy_merge import merged
 from shared.kube.instants import BadTime, duration_ns, duration_text
 from shared.kube.json_text import decode_with
 from shared.kube.meta import Metadata
+from shared.kube.quantity import BadQuantity, nanos
 from shared.kube.slo_config import AggregatePolicy, ColocationConfig, ColocationStrategy
 
 ANNOTATION = "node.koordinator.sh/colocation-strategy"
@@ -89,6 +90,28 @@ def first_invalid_field(strategy: ColocationStrategy) -> tuple[str, str] | None:
             "metricMemoryCollectPolicy",
             "is empty; give usageWithoutPageCache, usageWithHotPageCache or usageWithPageCache",
         )
+    return _invalid_limit(strategy)
+
+
+def _invalid_limit(strategy: ColocationStrategy) -> tuple[str, str] | None:
+    """Returns the first amount of the floor or the cap that bounds nothing, and the reason."""
+    limits = strategy.koordstream
+    if limits is None:
+        return None
+    most: dict[str, int] = {}
+    for name, texts in (("cap", limits.cap or {}), ("floor", limits.floor or {})):
+        for resource, text in texts.items():
+            path = f"koordstream.{name}.{resource}"
+            if resource not in ("cpu", "memory"):
+                return path, "bounds nothing; give cpu or memory"
+            try:
+                amount = nanos(text)
+            except BadQuantity as error:
+                return path, str(error)
+            if amount < 0:
+                return path, f"is {text}; give at least 0"
+            if amount > most.setdefault(resource, amount):
+                return path, f"is {text}, above the cap; give at most the cap"
     return None
 
 

@@ -190,7 +190,8 @@ def unreadable_amounts(raw: Raw, error: BadQuantity) -> str:
         quantities = spec.get(field) if isinstance(spec, Mapping) else None
         for name, size in quantities.items() if isinstance(quantities, Mapping) else ():
             try:
-                amounts({name: str(size)})
+                if amounts({name: str(size)})[name] < 0:
+                    texts.append(f"{field} of {name} is negative")
             except BadQuantity as bad:
                 texts.append(f"{field} of {name}: {bad}")
     beside = declared({**raw, "spec": {}}).ignored

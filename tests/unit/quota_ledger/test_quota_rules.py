@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 
 from cli.parity.runners.quota.webhook_cases import answer
 from shared.admission.quota.quota_topology import Topology, checked_place
-from shared.admission.quota.quota_validation import PodsOf, Rules, check_create, check_delete, check_update, completed
+from shared.admission.quota.quota_validation import (
+    PodsOf,
+    Rules,
+    check_create,
+    check_delete,
+    check_update,
+    completed,
+    read,
+)
 from shared.admission.rejection import AdmissionRejected
 from shared.kube.elastic_quota import PREFIX, ROOT, DeclaredQuota, declared
 from tests.support.hypothesis_examples import examples
@@ -138,3 +146,8 @@ def test_the_answers_are_upstreams() -> None:
     for case in cases:
         if case["op"] == "quotaTree":
             assert answer(case["input"]) == case["output"], case["case"]
+
+
+def test_an_amount_that_cannot_be_read_hides_no_negative_one() -> None:
+    with pytest.raises(AdmissionRejected, match=r"^quota x: min of cpu is negative; also max of cpu: .*many"):
+        read(raw("x", min={"cpu": "-6"}, max={"cpu": "many"}))

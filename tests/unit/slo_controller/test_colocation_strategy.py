@@ -3,12 +3,18 @@
 import json
 
 import pytest
+from msgspec.structs import replace
 
-from services.slo_controller.config.colocation_strategy import DEFAULTS, effective_strategy, is_overcommitted
+from services.slo_controller.config.colocation_strategy import (
+    DEFAULTS,
+    effective_strategy,
+    first_invalid_field,
+    is_overcommitted,
+)
 from services.slo_controller.config.slo_configmap import config_of, read
 from shared.admission.slo_config.document_validation import COLOCATION
 from shared.kube.meta import Metadata
-from shared.kube.slo_config import ColocationConfig
+from shared.kube.slo_config import ColocationConfig, OvercommitLimits
 
 CPU_RATIO = "node.koordinator.sh/cpu-reclaim-ratio"
 STRATEGY = "node.koordinator.sh/colocation-strategy"
@@ -103,3 +109,25 @@ def test_an_absent_selector_selects_nothing_and_an_invalid_one_is_skipped() -> N
 def test_an_unreadable_annotation_is_ignored() -> None:
     for text in ("xx", "", "null", '{"metricAggregatePolicy": {"durations": ["soon"]}}'):
         assert effective_strategy(colocation({}), Metadata(name="n", annotations={STRATEGY: text})) == DEFAULTS
+
+
+@pytest.mark.parametrize(
+    ("limits", "found"),
+    [
+        (OvercommitLimits(floor={"cpu": "many"}), ("koordstream.floor.cpu", "many")),
+        (
+            OvercommitLimits(floor={"cpu": "1"}, cap={"memory": "-7"}),
+            ("koordstream.cap.memory", "is -7; give at least 0"),
+        ),
+        (OvercommitLimits(floor={"cpu": "20"}, cap={"cpu": "5"}), ("koordstream.floor.cpu", "is 20, above the cap")),
+        (OvercommitLimits(cap={"gpu": "1"}), ("koordstream.cap.gpu", "bounds nothing; give cpu or memory")),
+    ],
+)
+def test_an_amount_of_the_floor_or_the_cap_that_bounds_nothing_is_invalid(
+    limits: OvercommitLimits, found: tuple[str, str]
+) -> None:
+    invalid = first_invalid_field(replace(DEFAULTS, koordstream=limits))
+    assert invalid is not None
+    assert invalid[0] == found[0]
+    assert found[1] in invalid[1]
+    assert first_invalid_field(replace(DEFAULTS, koordstream=OvercommitLimits(floor={"cpu": "1500m"}))) is None
