@@ -36,15 +36,14 @@ def resources_named(kind: str) -> list[Resource]:
 
 
 def resource_of_manifest(api_version: object, kind: object) -> Resource:
-    """Returns the resource of an object, by the group of its apiVersion and its kind.
+    """Returns the resource of an object, by its apiVersion and its kind.
 
     Raises:
         KoordError: there is none, or a field is missing.
     """
-    group = group_of(str(api_version or ""))
     named = [each for each in RESOURCES if each.kind == kind]
     for each in named:
-        if api_version and group_of(each.api_version) == group:
+        if each.api_version == api_version:
             return each
     if named:
         versions = " or ".join(each.api_version for each in named)

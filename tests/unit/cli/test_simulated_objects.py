@@ -262,3 +262,9 @@ def test_every_example_is_accepted() -> None:
                 checked += 1
                 assert not list(misspelt_fields(resource.name, body)), file
     assert checked > 10
+
+
+def test_another_version_of_a_kind_is_refused_with_the_one_that_there_is(cluster: Cluster) -> None:
+    error = error_of(cluster.apply(quota(SIGS) | {"apiVersion": f"{SIGS}/v1alpha2"}))
+    assert f"'{SIGS}/v1alpha2' has no kind ElasticQuota; give {SIGS}/v1alpha1" in error
+    assert "'v7' has no kind Pod; give v1" in error_of(cluster.apply(pod() | {"apiVersion": "v7"}))
