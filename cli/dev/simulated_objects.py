@@ -11,7 +11,7 @@ import yaml
 from cli.bus_connection import ANSWER_S, bus_of, require_bus, require_simulator
 from cli.dev.misspelt_fields import misspelt_fields
 from cli.dev.simulated_kinds import resource_of_manifest, resources_named
-from cli.silent_service import unless_silent
+from cli.silent_service import NoLeader, unless_silent
 from cli.simulate.simulator_client import Object, SimulatedApi, SimulatorRefused
 from cli.supervisor.endpoints import Endpoints
 from cli.supervisor.system_folder import find_endpoints
@@ -136,6 +136,8 @@ def _on_simulator(folder: Path, send: Callable[[SimulatedApi], Awaitable[None]])
         try:
             await require_bus(bus, "simulator")
             await unless_silent(send(SimulatedApi(bus, deadline_s=ANSWER_S)), "simulator", endpoints)
+        except NoLeader as silent:
+            raise KoordError(f"{silent}; what was sent may still be carried out when it responds again") from silent
         finally:
             await bus.close()
 

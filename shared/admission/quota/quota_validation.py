@@ -6,7 +6,7 @@ installed, the quota ledger calls them for observed objects and keeps the last v
 Source: spec/quota.md 5.1, 5.2; spec/api.md 5.7; upstream pkg/webhook/elasticquota.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -185,17 +185,35 @@ def unreadable_amounts(raw: Raw, error: BadQuantity) -> str:
         error: of the first one; for a spec without the usual form its only description.
     """
     spec = raw.get("spec")
-    texts = []
+    texts, given, unreadable = list[str](), dict[str, dict[str, str]](), set[str]()
     for field in ("min", "max"):
         quantities = spec.get(field) if isinstance(spec, Mapping) else None
-        for name, size in quantities.items() if isinstance(quantities, Mapping) else ():
+        pairs = quantities.items() if isinstance(quantities, Mapping) else ()
+        given[field] = {str(name): str(size) for name, size in pairs}
+        for name, size in given[field].items():
             try:
-                if amounts({name: str(size)})[name] < 0:
+                if amounts({name: size})[name] < 0:
                     texts.append(f"{field} of {name} is negative")
             except BadQuantity as bad:
+                unreadable.add(name)
                 texts.append(f"{field} of {name}: {bad}")
+    own = prefix(raw["metadata"]["name"])
+    if unreadable:
+        texts += _min_above_max(raw, given, unreadable, own)
     beside = declared({**raw, "spec": {}}).ignored
-    return prefix(raw["metadata"]["name"]) + ALSO.join((*(texts or [str(error)]), *beside))
+    return own + ALSO.join((*(texts or [str(error)]), *beside))
+
+
+def _min_above_max(
+    raw: Raw, given: Mapping[str, Mapping[str, str]], unreadable: Collection[str], own: str
+) -> list[str]:
+    """Returns the faults of min against max in the resources that can be read in both."""
+    spec = {field: {n: size for n, size in sizes.items() if n not in unreadable} for field, sizes in given.items()}
+    try:
+        check_min_within_max(declared({**raw, "spec": spec}))
+    except AdmissionRejected as fault:
+        return [str(fault).removeprefix(own)]
+    return []
 
 
 def check_self(raw: Raw, quota: DeclaredQuota) -> None:

@@ -151,3 +151,10 @@ def test_the_answers_are_upstreams() -> None:
 def test_an_amount_that_cannot_be_read_hides_no_negative_one() -> None:
     with pytest.raises(AdmissionRejected, match=r"^quota x: min of cpu is negative; also max of cpu: .*many"):
         read(raw("x", min={"cpu": "-6"}, max={"cpu": "many"}))
+
+
+def test_an_amount_that_cannot_be_read_hides_no_min_above_its_max() -> None:
+    above = "max of memory: .*10GB.*; also min of cpu is above its max"
+    with pytest.raises(AdmissionRejected, match=above) as found:
+        read(raw("x", min={"cpu": "60", "memory": "1Gi"}, max={"cpu": "10", "memory": "10GB"}))
+    assert "min has" not in str(found.value)
