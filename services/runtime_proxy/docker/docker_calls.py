@@ -37,7 +37,7 @@ from shared.errors import KoordError
 from shared.runtime_hooks import stages
 from shared.type_error_words import field_fault
 
-_PATH = re.compile(r"(?:/v\d+\.\d+)?/containers/(?:(create)|([^/]+)/(start|stop|update)|([^/]+))").fullmatch
+_PATH = re.compile(r"(?:/v[0-9.]+)?/containers/(?:(create)|([^/]+)/(start|stop|update)|([^/]+))").fullmatch
 
 
 class BadRequest(KoordError):

@@ -17,7 +17,7 @@ from services.runtime_proxy.docker.docker_api import CONNECT_WITHIN_S, HOP_BY_HO
 
 PIECE_BYTES = 65_536
 SWITCHED = 101
-_ATTACHED = re.compile(r"(?:/v\d+\.\d+)?/(?:containers/[^/]+/attach|exec/[^/]+/start)").fullmatch
+_ATTACHED = re.compile(r"(?:/v[0-9.]+)?/(?:containers/[^/]+/attach|exec/[^/]+/start)").fullmatch
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})\b").match
 
 

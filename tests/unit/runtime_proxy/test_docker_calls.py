@@ -111,6 +111,11 @@ def test_the_table_of_requests(method: str, path: str, operation: tuple[str, str
     assert operation_of(method, path) == operation
 
 
+def test_every_version_that_docker_routes_is_intercepted() -> None:
+    assert operation_of("POST", "/v1.41.0/containers/create") == ("create", "")
+    assert operation_of("POST", "/v1/containers/abc/start") == ("start", "abc")
+
+
 @pytest.mark.parametrize(
     ("name", "parsed"),
     [
