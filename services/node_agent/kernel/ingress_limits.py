@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups
 from services.node_agent.kernel.cgroup_processes import Processes
-from services.node_agent.kernel.program_run import run_program
+from services.node_agent.kernel.program_run import LoggedFailures, run_program
 from services.node_agent.qos_manager.strategies import network_qos
 from shared.kube.instants import SECOND
 
@@ -66,7 +66,7 @@ class IngressLimits:
         self._placed: dict[str, Placed] = {}
         """By the uid of the pod."""
         self._looked_ns = clock_ns()
-        self._logged: set[str] = set()
+        self._logged = LoggedFailures()
 
     def reconcile(self, pods: Iterable[PodCgroups]) -> None:
         """Brings the limits to the pods' annotations; a new pod is limited once it has a process."""
@@ -153,8 +153,7 @@ class IngressLimits:
         return None if done.failure else done.output
 
     def _warn_once(self, text: str) -> None:
-        if text not in self._logged:
-            self._logged.add(text)
+        if self._logged.is_new(text):
             log.warning("the ingress of a pod is not limited", extra={"why": text})
 
 

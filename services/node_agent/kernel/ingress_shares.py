@@ -20,7 +20,7 @@ from services.node_agent.kernel.cgroup_processes import Processes
 from services.node_agent.kernel.default_route import default_interface
 from services.node_agent.kernel.htb_classes import htb_class
 from services.node_agent.kernel.network_namespace_addresses import addresses_of_pod
-from services.node_agent.kernel.program_run import run_program
+from services.node_agent.kernel.program_run import LoggedFailures, run_program
 from services.node_agent.qos_manager.strategies import network_qos
 from services.node_agent.qos_manager.strategies.network_qos import BE_MINOR, LS_MINOR, MAJOR, ROOT_MINOR, Share, Shares
 from shared.domain.slo_defaults import NodeSloSpec
@@ -92,7 +92,7 @@ class IngressShares:
         self._done: tuple[object, ...] = ()
         self._cleared = False
         """Nothing is left of an agent that was killed."""
-        self._logged: set[str] = set()
+        self._logged = LoggedFailures()
 
     def reconcile(self, spec: NodeSloSpec, pods: Iterable[PodCgroups]) -> None:
         """Brings the classes to the shares of a NodeSLO; nothing while it has no total bandwidth or no ingress."""
@@ -173,7 +173,6 @@ class IngressShares:
     def _run(self, *words: str, given: str = "") -> bool:
         """Runs a program; reports whether it succeeded."""
         done = run_program((*self._node, *words), given)
-        if done.failure and done.failure not in self._logged:
-            self._logged.add(done.failure)
+        if done.failure and self._logged.is_new(done.failure):
             log.warning("shares of what pods receive cannot be applied", extra={"why": done.failure})
         return not done.failure
