@@ -18,20 +18,15 @@ _REPLAY = SchedulerReplay.service
 def decided_differently(world: World) -> Iterator[str]:
     """Yields the recorded cycles that have another result on the State that they had seen.
 
-    Where retention has cut a log, its beginning is not known any more. Once the scheduler's clock was set back, its
-    queue remembers what it had moved before.
+    Where retention has cut a log, its beginning is not known any more.
     """
     contexts = world.postgres.contexts
     follows = {name: kinds for name, kinds in _REPLAY.member(0, 1).follows.items() if name in contexts}
     if any(contexts[name].first > 1 for name in follows):
         return
     own, replay, grouping = contexts[_REPLAY.writes], SchedulerReplay(), Grouping()
-    states, newest_ns = _States(contexts, follows), 0
+    states = _States(contexts, follows)
     for append in (*grouping.add(records(own, CODEC(EVERY_TYPE), own.head.seq)), *grouping.rest()):
-        now_ns = append.records[0].event.now_ns or 0
-        if now_ns < newest_ns:
-            return
-        newest_ns = now_ns
         if not replay.is_repeated(append):
             continue
         found = first_difference_of(*replay.repeat(states.at(append.seen), append))
