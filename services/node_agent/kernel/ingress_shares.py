@@ -9,7 +9,6 @@ It needs the programs `tc` and `ip`; ifb, HTB, u32 and act_mirred in the kernel.
 (`networkQOS`, ingressRequest, ingressLimit); upstream enforces them through Terway alone.
 """
 
-import ipaddress
 import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import NamedTuple
 from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups
 from services.node_agent.kernel.cgroup_processes import Processes
 from services.node_agent.kernel.default_route import default_interface
-from services.node_agent.kernel.htb_classes import htb_class
+from services.node_agent.kernel.htb_classes import address_filter, htb_class
 from services.node_agent.kernel.network_namespace_addresses import addresses_of_pod
 from services.node_agent.kernel.program_run import LoggedFailures, run_program
 from services.node_agent.qos_manager.strategies import network_qos
@@ -66,12 +65,7 @@ def filter_commands(interface: str, receivers: Iterable[Receiver]) -> Iterator[s
         (interface, "ingress", f"action mirred egress redirect dev {INTERMEDIATE}"),
     ):
         for text, minor in known:
-            address = ipaddress.ip_address(text)
-            family, prio, match = ("ip", V4_PRIO, "ip") if address.version == 4 else ("ipv6", V6_PRIO, "ip6")
-            yield (
-                f"filter add dev {device} {parent} protocol {family} prio {prio} "
-                f"u32 match {match} dst {address}/{address.max_prefixlen} {action.format(minor=minor)}"
-            )
+            yield address_filter(device, parent, text, "dst", (V4_PRIO, V6_PRIO), action.format(minor=minor))
 
 
 class IngressShares:

@@ -8,7 +8,6 @@ It needs the program `tc`, HTB and u32 in the kernel, and for processes in the n
 spec/node-agent.md 3.9.
 """
 
-import ipaddress
 import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -17,9 +16,9 @@ from typing import NamedTuple
 from services.node_agent.cgroup.pod_cgroup_paths import PodCgroups
 from services.node_agent.kernel.cgroup_processes import Processes
 from services.node_agent.kernel.default_route import default_interface
-from services.node_agent.kernel.htb_classes import htb_class
+from services.node_agent.kernel.htb_classes import address_filter, htb_class
 from services.node_agent.kernel.network_namespace_addresses import addresses_of_pod
-from services.node_agent.kernel.program_run import ProgramResult, run_program
+from services.node_agent.kernel.program_run import LoggedFailures, ProgramResult, run_program
 from services.node_agent.qos_manager.strategies import network_qos
 from services.node_agent.qos_manager.strategies.network_qos import (
     BE_MINOR,
@@ -73,12 +72,8 @@ def filters(interface: str, pods: Iterable[PodClass]) -> Iterator[str]:
     yield f"filter replace dev {interface} parent {MAJOR}: protocol all prio {CGROUP_PRIO} handle 1: cgroup"
     for pod in pods:
         for text in pod.addresses:
-            address = ipaddress.ip_address(text)
-            family, prio, match = ("ip", V4_PRIO, "ip") if address.version == 4 else ("ipv6", V6_PRIO, "ip6")
-            yield (
-                f"filter add dev {interface} parent {MAJOR}: protocol {family} prio {prio} "
-                f"u32 match {match} src {address}/{address.max_prefixlen} flowid {MAJOR}:{pod.minor:x}"
-            )
+            flow = f"flowid {MAJOR}:{pod.minor:x}"
+            yield address_filter(interface, f"parent {MAJOR}:", text, "src", (V4_PRIO, V6_PRIO), flow)
 
 
 class TrafficControl:
@@ -94,7 +89,7 @@ class TrafficControl:
         self._done: tuple[object, ...] = ()
         self._own: dict[str, int] = {}
         """Uid of a pod with a class of its own -> its minor."""
-        self._logged: set[str] = set()
+        self._logged = LoggedFailures()
 
     def reconcile(self, spec: NodeSloSpec, pods: Iterable[PodCgroups]) -> None:
         """Brings traffic control to the shares of a NodeSLO; nothing while it has no total bandwidth."""
@@ -197,6 +192,5 @@ class TrafficControl:
 
     def _warn_once(self, text: str) -> None:
         """Logs a warning unless its text was logged before."""
-        if text not in self._logged:
-            self._logged.add(text)
+        if self._logged.is_new(text):
             log.warning("network shares cannot be applied", extra={"why": text})
