@@ -24,9 +24,7 @@ from services.scheduler.cycle.cycle import plan_cycle
 from services.scheduler.cycle.cycle_inputs import CycleInputs
 from services.scheduler.cycle.cycle_plan import CyclePlan
 from services.scheduler.cycle.plan_events import drafts_of
-from services.scheduler.plugins.elastic_quota.nominated_pod_quota import refused_for_nominated
-from services.scheduler.quota.take_back_placements_without_quota import charged_plan, groups_to_charge
-from services.scheduler.state.pod_equivalence_class import PodClass
+from services.scheduler.quota.charge_of_cycle import ChargeOfCycle, LedgerResponse, charge_of, charged
 from services.scheduler.state.scheduler_state import SchedulerState
 from shared.domain.amounts import exceeding
 from shared.domain.quota_charge import ChargeRequest, ChargeResponse, decode_request, decode_response, encode
@@ -45,7 +43,7 @@ from shared.events.cluster import (
 from shared.events.intents import EvictionRequested
 from shared.events.log import ConfigApplied, WriterStarted
 from shared.events.quota import PodCharged
-from shared.events.scheduling import PodNominated, PodPlaced, QuotaShort
+from shared.events.scheduling import PodNominated, PodPlaced
 from shared.kube.elastic_quota import RESERVED
 from shared.kube.instants import SECOND
 from tests.support.quota_logs import pod, quota
@@ -63,7 +61,7 @@ class Waiting(NamedTuple):
     plan: CyclePlan
     seen: dict[str, int]
     request: ChargeRequest
-    kept: dict[str, QuotaShort]
+    charge: ChargeOfCycle
 
 
 class World:
@@ -233,50 +231,47 @@ class World:
         view = self.view
         seen = dict(view.positions)
         plan = plan_cycle(self.cache, self.now_ns, self.chance.randrange(1, 9))
-        groups = groups_to_charge(plan, self._needs_charge)
-        kept = refused_for_nominated(view, self.cache.nominated.values(), groups)
-        self.kept += len(kept)
-        uids = tuple(tuple(pod.uid for pod in group) for group in groups if group[0].uid not in kept)
+        charge = charge_of(plan, self.cache)
+        if charge is None:
+            self._record(plan, seen)
+            return
+        self.kept += len(charge.refused)
+        uids = charge.groups
         if not uids:
-            self._record(charged_plan(self.cache, plan, kept, 0), seen)
+            self._record(charged(plan, self.cache, charge, None), seen)
             return
         if len(uids) > 1 and self.chance.random() < 0.3:
             uids = (uids[0] + uids[1], *uids[2:])  # a gang
         request = ChargeRequest(epoch=self.epoch, cycle=plan.cycle, seen=seen, groups=uids)
-        self.waiting = Waiting(plan, seen, request, kept)
+        self.waiting = Waiting(plan, seen, request, charge)
         self.bus.append(encode(request))
 
     def end_cycle(self) -> None:
         """Takes the response if it has arrived; else repeats the request, waits, or gives up."""
         if self.waiting is None:
             return
-        plan, seen, request, kept = self.waiting
+        plan, seen, request, charge = self.waiting
         mine = [
             one for one in self.answers if (one.epoch, one.cycle) == (request.epoch, request.cycle) and not one.late
         ]
         chance = self.chance.random()
-        refused: dict[str, QuotaShort | None]
+        response: LedgerResponse | None = None
         if mine:
-            refused, at = dict(mine[-1].refused), mine[-1].charged_at
+            response = LedgerResponse(mine[-1].charged_at, mine[-1].refused)
         elif chance < 0.15:
             self.unanswered += 1
-            refused, at = {uid: None for group in request.groups for uid in group}, 0
         else:
             self.bus += [encode(request)] if chance < 0.35 else []
             return
         self.waiting = None
         self.answers.clear()
-        refused |= kept
         self.requested |= {(request.cycle, uid) for group in request.groups for uid in group}
-        self._record(charged_plan(self.cache, plan, refused, at), seen)
+        self._record(charged(plan, self.cache, charge, response), seen)
 
     def _record(self, plan: CyclePlan, seen: dict[str, int]) -> None:
         events = [draft.event for draft in drafts_of(plan)]
         self._check_preempted(events)
         self.sync_scheduler(*events, seen=seen)
-
-    def _needs_charge(self, pod_class: PodClass) -> bool:
-        return self.view.quota.needs_charge(pod_class.namespace, pod_class.labels)
 
     def _check_preempted(self, made: Sequence[Event]) -> None:
         """Victims are of the same quota, of lower priority, preemptible and charged in the scheduler's view."""
