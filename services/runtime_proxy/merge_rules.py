@@ -1,4 +1,4 @@
-"""How the answer of a hook server changes a request of the kubelet. Functions of messages, which they change in place.
+"""Merges the answer of a hook server into a request of the kubelet. The functions change the messages in place.
 
 Source: spec/node-agent.md 5.6.
 """

@@ -154,11 +154,11 @@ class DetectionState:
     def deviations(
         self, uid: str, policy: Policy, now_ns: int, *, ends: bool = False
     ) -> tuple[tuple[Deviation, ...], int]:
-        """Returns the signals of a pod that deviate, by their samples of `sustainSeconds`, and when the first of those
-        that are above the limit was taken.
+        """Returns the deviating signals of a pod over `sustainSeconds`, and the instant of their first sample above the
+        limit.
 
-        The limit is that of a mean of so many samples. One sample far above it makes no deviation: three quarters of
-        them are above it, too.
+        The limit is the baseline's for a mean of that number of samples. A single high sample makes no deviation: three
+        quarters of the samples must be above the limit, too.
 
         Args:
             ends: for a pod that is marked: a smaller share of samples above the limit is enough, whatever the mean.

@@ -1,4 +1,4 @@
-"""Connections that end as HTTP and go on as bytes in both directions: attach, exec, and those of builds.
+"""Connections that begin as HTTP and then carry bytes in both directions: attach, exec, and those of builds.
 
 A client asks with `Upgrade`, and Docker answers with 101; older clients attach without asking, and Docker answers with
 a 200 that has no end. Both connections then belong to this module, until Docker ends its own. Any other answer passes,

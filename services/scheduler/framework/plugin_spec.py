@@ -35,7 +35,7 @@ class Normalize(Enum):
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)
 class PluginSpec:
-    """A plugin of this scheduler.
+    """Declaration of a scheduler plugin.
 
     Attributes:
         name: as in KubeSchedulerConfiguration.
